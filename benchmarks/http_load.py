@@ -1,4 +1,5 @@
-"""A lean HTTP/1.1 load: kept connections on plain sockets, so that what is measured is the server."""
+"""This module makes a lean HTTP/1.1 load with kept connections on plain sockets, so that the measured time is the
+server's."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ _CONTENT_LENGTH = b"\r\ncontent-length: "
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a load process saw.
+    """The results of a load process.
 
     Attributes:
-        requests: Answered while the clock ran, all with the expected status.
-        seconds: How long it ran.
-        busy: Share of one core that the load process itself took.
+        requests: The number of requests that were answered while the clock ran, all with the expected status.
+        seconds: The time that the load ran.
+        busy: The share of one core that the load process itself took.
         milliseconds: From each request to the end of its answer, in no order.
     """
 
@@ -41,11 +42,11 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
+        """The number of requests per second."""
         return self.requests / self.seconds
 
     def percentile(self, percent: float) -> float:
-        """Of the latencies, in milliseconds: so many percent of the answers took no longer.
+        """Return the latency in milliseconds that the given percentage of the answers did not exceed.
 
         >>> Load(4, 1.0, 0.1, [3.0, 1.0, 2.0, 4.0]).percentile(50)
         2.0
@@ -54,13 +55,13 @@ class Load:
 
 
 def percentile(values: Collection[float], percent: float) -> float:
-    """Return the least of the values that so many percent of them do not exceed."""
+    """Return the least value that the given percentage of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 class Connection:
-    """One kept connection; one request at a time.
+    """A kept connection that carries one request at a time.
 
     Attributes:
         milliseconds: From each request to the end of its answer.
@@ -83,11 +84,11 @@ class Connection:
         return cls(connecting)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     async def post(self, path: str, body: bytes, key: str | None, status: int) -> bytes:
-        """Return the answer's body.
+        """Send a POST and return the body of the answer.
 
         Raises:
             RuntimeError: If the status is not the expected one, or the server hung up.
@@ -98,7 +99,7 @@ class Connection:
         return await self._ask(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body, f"POST {path}", status)
 
     async def get(self, path: str, status: int) -> bytes:
-        """As `post`."""
+        """Send a GET and return the body of the answer."""
         return await self._ask(f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode(), f"GET {path}", status)
 
     async def _ask(self, request: bytes, name: str, status: int) -> bytes:
@@ -131,7 +132,8 @@ class Connection:
         return chunk
 
 
-#: One turn on a connection, with a random generator of its own and a prefix for keys: how many requests it made.
+#: One turn on a connection, with a random generator and a prefix for keys. It returns the number of requests that it
+#: made.
 Turn = Callable[[Connection, random.Random, str], Awaitable[int]]
 
 
@@ -145,7 +147,8 @@ def load(
     connections: int = CONNECTIONS,
     core: int | None = None,
 ) -> Load:
-    """Take turns on so many connections at once, each as soon as it has its answer; on one core, if it is given."""
+    """Take turns on several connections at once, each as soon as it has its answer, on the given core if there is
+    one."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     return asyncio.run(_load(gate, port, make_turn(argument), seconds, seed, connections))

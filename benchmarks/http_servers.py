@@ -1,4 +1,5 @@
-"""Servers in processes of their own, started as an operator starts them, and a plain client for single requests."""
+"""This module starts servers in processes of their own, as an operator does, and has a plain client for single
+requests."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ from app.db.migrate import upgrade
 from benchmarks import report
 
 HOST = "127.0.0.1"
-#: The variable that holds the header of the service that is measured.
+#: The environment variable with the header for the measured service.
 AUTHORIZATION = "BENCHMARK_AUTHORIZATION"
 STOP_S = 15.0
-#: The service's telemetry is off, and so is that of what it is compared with.
+#: Telemetry is off in the service and in the endpoints beside it.
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -34,31 +35,31 @@ NO_TELEMETRY: TelemetryConfig = {
 }
 
 _ADDRESS = re.compile(rf"http://{re.escape(HOST)}:(\d+)")
-#: Both kinds of server: a free port, no log line per request.
+#: The settings of both kinds of servers: a free port, and no log line per request.
 _ENVIRONMENT = {"EPSILOND_HOST": HOST, "EPSILOND_PORT": "0", "EPSILOND_LOG_LEVEL": "warning", "EPSILOND_WARM_UP": "no"}
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that answers.
+    """A running server.
 
     Attributes:
-        port: Where it listens.
-        process_id: Its first process.
+        port: The port on which it listens.
+        process_id: The id of its first process.
     """
 
     port: int
     process_id: int
 
     def cpu_seconds(self) -> float:
-        """Return what it has taken of its cores so far, with all processes that it started (Linux)."""
+        """Return the CPU time of the server so far, with all processes that it started (Linux)."""
         return cpu_seconds(self.process_id)
 
 
 def cpu_seconds(process_id: int) -> float:
-    """Return what a process has taken of its cores so far, with all processes that it started (Linux)."""
+    """Return the CPU time of a process so far, with all processes that it started (Linux)."""
     process = Path(f"/proc/{process_id}")
-    # Behind the name, which may hold anything: user and system time, then those of children that have ended.
+    # The fields follow the name, which may hold anything: user and system time, then those of children that have ended.
     fields = (process / "stat").read_text().rpartition(")")[2].split()
     own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     children = [int(child) for task in process.glob("task/*/children") for child in task.read_text().split()]
@@ -67,16 +68,16 @@ def cpu_seconds(process_id: int) -> float:
 
 @contextmanager
 def service(url: str, data_dir: Path, workers: int = 0, core: int | None = None, **more: str) -> Iterator[Server]:
-    """`python -m app serve` on the migrated database at ``url``.
+    """Start `python -m app serve` on the migrated database at ``url``, and stop it at the end.
 
     Args:
-        workers: How many it starts.
-        core: The one that it has, with all its processes; None: all.
-        more: Further settings, by the names of their variables.
+        workers: The number of workers that it starts.
+        core: The core for all its processes; None means all cores.
+        more: Further settings, by the names of their environment variables.
     """
     settings = {"EPSILOND_DATABASE_URL": url, "EPSILOND_DATA_DIR": str(data_dir), "EPSILOND_WORKERS": str(workers)}
     with _server(["app", "serve"], settings | more, core) as server:
-        # The processes that load it inherit the header with its token, and show it to what it is compared with, too.
+        # The load processes inherit the header with the token, and also send it to the endpoints that are compared.
         os.environ[AUTHORIZATION] = (data_dir / "local-token").read_text().strip()
         try:
             yield server
@@ -86,7 +87,7 @@ def service(url: str, data_dir: Path, workers: int = 0, core: int | None = None,
 
 @contextmanager
 def bare(module: str = "benchmarks.ledger.bare", core: int | None = None, **environment: str) -> Iterator[Server]:
-    """The bare endpoints of a module."""
+    """Start the bare endpoints of a module, and stop them at the end."""
     with _server([module], environment, core) as server:
         yield server
 
@@ -102,7 +103,7 @@ def _server(module: list[str], environment: Mapping[str, str], core: int | None)
         text=True,
     )
     if core is not None:
-        # Before it has threads or processes of its own, which inherit it.
+        # The core is set before there are threads or processes, which inherit it.
         os.sched_setaffinity(process.pid, {core})
     try:
         yield Server(_port(process), process.pid)
@@ -128,7 +129,7 @@ def _port(process: subprocess.Popen[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One kept connection, for one request after the other."""
+    """A kept connection that carries one request after the other."""
 
     connection: http.client.HTTPConnection
 
@@ -161,7 +162,7 @@ class Client:
 
 @contextmanager
 def client(server: Server) -> Iterator[Client]:
-    """A client of the server."""
+    """Connect a client to the server, and close it at the end."""
     connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
     try:
         yield Client(connection)
@@ -170,6 +171,6 @@ def client(server: Server) -> Iterator[Client]:
 
 
 def migrated(url: str) -> str:
-    """Return the URL itself, its database at the newest schema."""
+    """Migrate the database to the newest schema, and return its URL."""
     upgrade(url)
     return url

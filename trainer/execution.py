@@ -1,10 +1,10 @@
-"""The record of how an algorithm is carried out: what its file in `trainer.algorithms` says, as ``EXECUTION``.
+"""An algorithm's file in `trainer.algorithms` has a record ``EXECUTION`` that says how the algorithm is carried out.
 
 The formulas' side of an algorithm is `calibrators.algorithm.Algorithm`. The two are joined by the name of their files:
-calibrators know no trainer, and a worker that carries out a plan needs no formulas.
+calibrators import no trainer, and a worker that carries out a plan needs no formulas.
 
-A record's check refuses plans that the trainer's arithmetic cannot keep, before anything is charged. Its refusals point
-at the member of a request that the number comes from.
+A record's check refuses plans that the trainer's arithmetic cannot carry out, before anything is charged. The refusal
+points to the member of the request that holds the number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Proposal:
     Attributes:
         plan: The plan to carry out.
         model: The trained model.
-        capacity: Slots of the data set, of which a batch may hold all.
+        capacity: The number of slots of the data set; a batch may hold all of them.
     """
 
     plan: Plan
@@ -48,7 +48,7 @@ def check_gradient_steps(proposal: Proposal) -> None:
     Raises:
         InvalidValue: If the threshold is too small, or the noise is too small or too large against it; or if correlated
             noise would need too many numbers to be kept.
-        Unsupported: If the batches are not drawn here as they are charged.
+        Unsupported: If the trainer cannot draw batches as they are charged.
     """
     for phase in proposal.plan.phases:
         assert isinstance(phase, BoundedSteps), "the algorithm's plans have no other phases"
@@ -59,11 +59,11 @@ def check_gradient_steps(proposal: Proposal) -> None:
 
 
 def bounded_by(name: str, where: str) -> Check:
-    """Return the check that a bound of each phase is not too small for the numeric type.
+    """Return a check that a bound of each phase is not too small for the numeric type.
 
     Args:
-        name: The phases' field, and the request's member inside ``where``.
-        where: The member of the request that holds it.
+        name: The name of the phases' field, and of the request's member inside ``where``.
+        where: The member of the request that holds the bound.
     """
 
     def check(proposal: Proposal) -> None:
@@ -93,12 +93,13 @@ def check_at_least(plan: Plan, name: str, value: float, where: str) -> None:
         )
 
 
-#: The kind of model of an algorithm that estimates a mean. It is one noisy sum: steps that come nearer to it would only
-#: cost more.
+#: The kind of model of an algorithm that estimates a mean. One noisy sum gives the mean; further steps would only cost
+#: more.
 MEANS: tuple[str, ...] = (MeanModel.kind,)
-#: The kinds that predict a label.
+#: The kinds of models that predict a label.
 PREDICTORS: tuple[str, ...] = tuple(kind for kind in MODELS if kind != MeanModel.kind)
-#: The models whose gradients are one outer product; clipping in other norms than l2 needs this, as do known constants.
+#: The models whose gradients are one outer product; clipping in norms other than l2 needs this, and so do known
+#: constants.
 LINEAR_MODELS: tuple[str, ...] = tuple(kind for kind in PREDICTORS if kind != MultilayerPerceptron.kind)
 #: The models whose loss is a function of one logit, which can be smoothed.
 MODELS_OF_ONE_LOGIT: tuple[str, ...] = tuple(kind for kind in LINEAR_MODELS if kind != Softmax.kind)
@@ -111,7 +112,8 @@ READS_ONCE = (
 
 
 class Coordinates(Enum):
-    """How an update without domain and penalty mixes coordinates. It decides if canaries of one run are independent."""
+    """How an update without domain and penalty mixes coordinates. This decides whether canaries of one run are
+    independent."""
 
     MIXED = "mixed"
     """They influence each other."""
@@ -129,12 +131,11 @@ class Execution:
         phase_type: The type of every phase of its plans.
         make: Makes the trainer of a task.
         check: Refuses a plan that the trainer's arithmetic, or the model, cannot keep.
-        models: Kinds of models that a run of it can train.
-        requests: Examples of ``POST /v1/runs``, by a name that no other example has.
+        models: Kinds of models that a run of the algorithm can train.
+        requests: Examples of ``POST /v1/runs``, each under a unique name.
         gradient_bound: The kind of gradient bound that every `BoundedSteps` of its plans has; None for other phases.
         coordinates: The assumption about the update that an audit may make.
-        float64_because: Why its runs are better carried out in float64, whatever the plan; empty if nothing speaks
-            against float32.
+        float64_because: Why float64 is better for its runs, whatever the plan; empty if nothing speaks against float32.
     """
 
     phase_type: type[BoundedSteps] | type[StructuredPhase]

@@ -1,7 +1,7 @@
-"""Frank-Wolfe steps in an l_p ball along estimates of the gradient that are made of fresh batches.
+"""This module takes Frank-Wolfe steps in an l_p ball, with gradient estimates that are made of fresh batches.
 
-This module reads the records and draws the noise. Each algorithm makes its estimates of both by an `Estimator` of its
-own.
+This module reads the records and draws the noise. Each algorithm has an `Estimator` of its own, which makes estimates
+from both.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Fresh(Protocol):
         """Return the sum over the batch of the clipped change since the last step and of the clipped gradient.
 
         Args:
-            change, gradient: Their weights, which public numbers fix once for all steps.
+            change, gradient: The weights of the two terms. They are public and the same at all steps.
 
         Returns:
-            shape (d,), whole numbers of one grid's steps; without noise, so a secret.
+            shape (d,), whole numbers of steps of one grid. The sum has no noise, so it is secret.
         """
         ...
 
@@ -45,7 +45,7 @@ class Fresh(Protocol):
 
 
 class Estimator(Protocol):
-    """Makes the estimates of the gradient. The first one is a noisy mean, which it is given."""
+    """Makes the estimates of the gradient. The first estimate is a noisy mean, which is passed in."""
 
     def start(self, estimate: Array) -> None:
         """Take the first estimate, noise included."""
@@ -60,24 +60,24 @@ class Estimator(Protocol):
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         ...
 
 
 class EstimateFrankWolfe(StructuredSteps):
     """The steps of a plan of one `EstimatePhase`, from the centre of the ball.
 
-    Slots are given to steps by a permutation that is drawn before the first one from the declared size alone.
+    A permutation gives slots to steps. It is drawn before the first step, from the declared size alone.
 
     Args:
         task: The task of such a plan.
-        estimators: The makers of the algorithm's estimators, by their names in the phase.
+        estimators: Functions that make the algorithm's estimators, by their names in the phase.
 
     Guarantees:
         - no_record_is_read_twice: each slot belongs to one step, or to none.
-        - a_mean_moves_by_what_was_charged: between neighbours by at most s L_0 / n_0 in the l_q norm at first, and
-          then, of changes, by s min(2 L_0, L_1 eta M) / m, for any losses.
-        - iterates_stay_in_the_ball: each is a convex combination of the last one and of a point of it.
+        - a_mean_moves_by_what_was_charged: between neighbours the first mean moves by at most s L_0 / n_0 in the l_q
+          norm, and a mean of changes by at most s min(2 L_0, L_1 eta M) / m, for any losses.
+        - iterates_stay_in_the_ball: each iterate is a convex combination of the last one and of a point of the ball.
 
     Raises:
         InvalidValue: If the plan does not have the one phase and the l_p ball of this algorithm, or has a bound that
@@ -194,5 +194,5 @@ def _checked(plan: Plan) -> tuple[EstimatePhase, float]:
     if not isinstance(phase, EstimatePhase) or (
         phase.first_batch + (phase.estimates - 1) * phase.batch > plan.dataset_size
     ):
-        raise another_plan(plan, EstimatePhase, ", each record read once")
+        raise another_plan(plan, EstimatePhase, ", in which each record is read once")
     return phase, check_lp_plan(plan, phase.norm_order, phase.lipschitz)

@@ -1,4 +1,5 @@
-"""Gradients of a block of records: their norms, and their weighted sums as whole numbers of a grid's steps."""
+"""This module has the gradients of a block of records: their norms, and their weighted sums in whole steps of a
+grid."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ from typing import Protocol
 from trainer.arrays import TINY, Array, Namespace, as_float64, cleared, dtype_name, flushed, on_host, squared_norms
 from trainer.records import Block
 
-#: By dtype, the rows that one matrix product sums before rounding to the grid; `trainer.grid` says why so few.
+#: By dtype, the number of rows that one matrix product sums before rounding to the grid; `trainer.grid` says why it is
+#: small.
 PIECE_ROWS = {"float64": 2048, "float32": 320}
-#: The same where one call sums all pieces of a block: at most as many rows, and a power of two, as in blocks.
+#: The same number where one call sums all pieces of a block: no larger, and a power of two, as the number of rows of a
+#: block is.
 _EVEN_PIECE_ROWS = {"float64": 2048, "float32": 256}
-#: The most numbers that such a call makes.
+#: The most numbers that such a call computes.
 _LARGEST_CALL = 2**26
 
 #: From upper bounds of gradients' norms, shape (B,), to factors on the gradients: what `trainer.clipping` makes.
@@ -51,11 +54,12 @@ class Gradients(Protocol):
         ...
 
     def parts(self) -> tuple[Array, ...]:
-        """Return arrays with a row for each record, which with the records' features make their gradients anew."""
+        """Return arrays with a row for each record. With the records' features, the gradients can be computed again
+        from them."""
         ...
 
     def of_parts(self, block: Block, parts: tuple[Array, ...]) -> Gradients:
-        """Return gradients of a block's records from their rows of `parts`: the same as they were, bit by bit."""
+        """Return the gradients of a block's records from their rows of `parts`: bit by bit the same as before."""
         ...
 
     def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
@@ -71,14 +75,14 @@ class Gradients(Protocol):
 
 @dataclass(frozen=True)
 class Layer:
-    """A dense layer's part in the gradients: that of record i is outer(inputs_i, deltas_i), and deltas_i by the bias.
+    """A dense layer's part in the gradients. For record i it is outer(inputs_i, deltas_i), and deltas_i for the bias.
 
     Attributes:
-        inputs: shape (B, m).
+        inputs: The inputs of the layer, shape (B, m).
         deltas: shape (B, K), the derivative of each record's loss by the layer's outputs.
         has_bias: Whether the layer has a bias.
-        input_squares: shape (B,), float64: upper bounds of |inputs_i|^2 where the inputs are records' features, which
-            are finite; else None.
+        input_squares: shape (B,), float64: upper bounds of |inputs_i|^2 if the inputs are records' features, which are
+            finite; otherwise None.
     """
 
     inputs: Array
@@ -93,7 +97,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class OuterProducts:
-    """Gradients of dense layers: no record's gradient is ever formed.
+    """Gradients of dense layers. The full gradient of a record is never formed.
 
     With a bias the input is x~ = (x, 1), so that the gradient is x~ delta^T of norm |x~| |delta|. The parameters are
     the layers' matrices in order, row by row, each followed by its bias.
@@ -160,7 +164,8 @@ class OuterProducts:
         return OuterProducts(
             xp,
             tuple(
-                # Features of records are finite: only what was computed from the point need be replaced.
+                # Features of records are finite: only numbers that were computed from the point may have to be
+                # replaced.
                 replace(
                     layer, inputs=layer.inputs if layer.are_features else kept(layer.inputs), deltas=kept(layer.deltas)
                 )
@@ -236,8 +241,8 @@ class DenseGradients:
 def _norms_of_order(xp: Namespace, rows: Array, order: float, *, constant: bool = False) -> Array:
     """Return the upper bounds of the rows' l_q norms, of (row, 1) if ``constant``.
 
-    Powers are of ratios to the largest entry, which neither overflow nor, as far as they count, vanish; their sum is at
-    least 1, and 2^-30 of the norm covers its rounding up to 2^22 entries.
+    Powers are taken of ratios to the largest entry. They do not overflow, and they vanish only where they do not count;
+    their sum is at least 1, and 2^-30 of the norm covers its rounding up to 2^22 entries.
     """
     sizes = xp.abs(as_float64(xp, rows))
     largest = xp.max(sizes, axis=1)
@@ -251,7 +256,7 @@ def _norms_of_order(xp: Namespace, rows: Array, order: float, *, constant: bool 
 
 
 def _pieces(rows: Array) -> Iterator[slice]:
-    """Yield ranges of about equally many rows, as few as a piece's size allows."""
+    """Yield ranges of about equally many rows. There are as few ranges as the size of a piece allows."""
     count, most = rows.shape[0], PIECE_ROWS[dtype_name(rows)]
     pieces = max(1, -(-count // most))
     for piece in range(pieces):
@@ -271,7 +276,7 @@ def _rounded_sums(xp: Namespace, weighted: Array, inputs: Array, has_bias: bool)
 
 
 def _rounded_sums_at_once(xp: Namespace, weighted: Array, inputs: Array, has_bias: bool) -> tuple[Array, Array | None]:
-    """Return what `_rounded_sums` does, on a device, where starting a call takes as long as all pieces of a block.
+    """Return the sums of `_rounded_sums` on a device, where starting a call takes as long as all pieces of a block.
 
     All pieces have the same number of rows, except that the last rows are a piece of their own.
     """
@@ -298,14 +303,15 @@ def _add_pieces(xp: Namespace, total: Array | None, pieces: Array) -> Array:
 
 
 def _weighted(xp: Namespace, deltas: Array, weights: Array) -> Array:
-    """Return the rows of ``deltas`` times their weights, without numbers that would make products subnormal."""
+    """Return the rows of ``deltas`` times their weights, with zeros in place of numbers that would make products
+    subnormal."""
     tiny = TINY[dtype_name(deltas)]
     factors = xp.astype(flushed(xp, weights, tiny), deltas.dtype)
     return flushed(xp, deltas * factors[:, None], tiny)
 
 
 def _add_rounded(xp: Namespace, total: Array | None, piece: Array) -> Array:
-    """Add a piece's sum, rounded to whole steps, to a total in float64, where this makes no further error."""
+    """Add a piece's sum, rounded to whole steps, to a total in float64. The addition itself is exact."""
     rounded = xp.round(piece)
     if total is None:
         return as_float64(xp, rounded)

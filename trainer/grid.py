@@ -1,4 +1,5 @@
-r"""The public grid on which sums and noise lie exactly, and the inequality between integers that a run relies on.
+r"""This module has the public grid on which sums and noise lie exactly, and the inequality of integers that a run
+relies on.
 
 A record's contribution is divided by its bound, so that it is no longer than 1. A sum of contributions is formed piece
 by piece; each piece's sum is rounded to a whole multiple of gamma = 2^-k, and the integers are added without error. The
@@ -30,7 +31,7 @@ from accounting.errors import InvalidValue
 from trainer.arrays import Array
 from trainer.clipping import margin as margin_of
 
-#: By dtype: the share of the bound that rounding to the grid may take without a wider margin.
+#: By dtype, the share of the bound that rounding to the grid may use up without a wider margin.
 _SHARES = {"float64": -20, "float32": -13}
 #: Noise is drawn fast and exactly up to this scale of its coordinates, in steps of the grid.
 LARGEST_SCALE = 2.0**36
@@ -60,7 +61,8 @@ class Grid:
         return 1.0 / self.step
 
     def noised(self, integers: Array, noise: Array, unit: float) -> Array:
-        """Return what integers and noise together stand for: all that is ever released of a sum.
+        """Return the released value of a sum: integers plus noise, times the step and the unit. Nothing else is
+        released.
 
         Guarantees:
             - zeros_have_no_sign: minus zero becomes zero. Otherwise a sum that was rounded to minus zero would tell its
@@ -77,7 +79,7 @@ class Grid:
         return noise
 
     def decoded(self, integers: Array, unit: float) -> Array:
-        """Return what the integers stand for, shape (d,): as secret as they are."""
+        """Return the value of the integers, in the unit, shape (d,). It is as secret as the integers are."""
         return integers * (self.step * unit)
 
 
@@ -95,10 +97,10 @@ def grid_for(
     Args:
         noise_multiplier: The noise's scale over the contribution bound, as it was charged.
         dimension: The dimension d.
-        dtype: In which a piece is summed: "float64" or "float32".
+        dtype: The numeric type in which a piece is summed: "float64" or "float32".
         contributions: The most contributions that a sum may have: a public number.
-        norm_order: r of the norm in which contributions are bounded, in [1, infinity].
-        spread: The largest scale of one coordinate of the noise, over the noise's scale.
+        norm_order: The order r of the norm in which contributions are bounded, in [1, infinity].
+        spread: The largest scale of one coordinate of the noise, divided by the noise's scale.
 
     Guarantees:
         - rounding_stays_within_the_margin: gamma d^(1/r) is within the share that the margin leaves.

@@ -1,4 +1,4 @@
-r"""One noisy vector of sums over held-out rows: all that is ever released of them.
+r"""This module makes one noisy vector of sums over held-out rows. Nothing else about these rows is ever released.
 
 A row adds a vector to the sums. The vector has parts, none longer than 1 in the l2 norm, so the vector is no longer
 than C = sqrt(number of parts). For a model that predicts classes, the parts are
@@ -46,17 +46,17 @@ RANKING_BINS = 12
 #: A log loss is capped at this many nats beyond that of equal probabilities.
 _BEYOND_CHANCE = 3.0
 
-#: Cells that rows add to, and what each of them adds there, in grains.
+#: Cells that rows add to, and the amount that each row adds to its cell, in grains.
 _Entries = tuple[npt.NDArray[np.intp], FloatArray]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The order in which the parts stand in the vector: public, by the model alone.
+    """The order of the parts in the vector. It is public, since it depends only on the model.
 
     Attributes:
-        num_classes: 0 if numbers are predicted.
-        has_probabilities: Whether the model has them.
+        num_classes: The number of classes; 0 if the model predicts numbers.
+        has_probabilities: Whether the model predicts probabilities.
     """
 
     num_classes: int
@@ -91,7 +91,8 @@ class Layout:
 
     @property
     def ranked_classes(self) -> int:
-        """Return how many classes are ranked against the rest: one of two classes, none of more than 20."""
+        """Return how many classes are ranked against the rest: one if there are two classes, none if there are more
+        than 20."""
         return 1 if self.num_classes == 2 else self.num_classes if self.is_confused else 0
 
     @property
@@ -101,7 +102,7 @@ class Layout:
 
     @property
     def log_loss_cap(self) -> float:
-        """A larger log loss counts as this, in nats."""
+        """The cap on the log loss, in nats: a larger loss counts as this one."""
         return math.log(self.num_classes) + _BEYOND_CHANCE
 
     def part(self, vector: FloatArray, name: str) -> FloatArray:
@@ -150,14 +151,14 @@ def noisy_sums(
         parameters: Its released parameters.
         features: shape (n, p), scaled by declared bounds; n is private, and may be 0.
         labels: shape (n,), codes of classes or numbers in [-1, 1].
-        capacity: Slots, a public number, n at most.
-        streams: Used for this vector alone.
+        capacity: The number of slots, a public number; n is at most the capacity.
+        streams: Fresh streams, which are used for this vector alone.
 
     Guarantees:
         - a_row_moves_the_sums_within_the_bound: by `Layout.bound` in the l2 norm if it comes or goes, and by twice
           that if it is replaced, for every row and all of the others.
         - noise_is_that_of_the_event: `noise_stddev`, exact on the grid of the sums.
-        - the_work_is_that_of_the_slots: how many rows there are changes no shape, and no branch is on a row.
+        - the_work_is_that_of_the_slots: the number of rows changes no shape, and no branch depends on a row.
     """
     layout = layout_of(model, parameters)
     sums = sums_in_grains(layout, model, parameters, features, labels, capacity, streams)

@@ -1,4 +1,5 @@
-"""Metrics of a model on held-out rows, with their intervals: computed from the noisy sums alone (`trainer.held_out`).
+"""This module computes metrics of a model on held-out rows, with intervals, from the noisy sums of `trainer.held_out`
+alone.
 
 Each interval by itself contains the metric on the held-out rows with probability `CONFIDENCE`. It accounts for the
 noise, which is all that is random in the release. It does not account for the choice of the held-out rows.
@@ -18,28 +19,31 @@ from trainer.held_out import GRAIN, RANKING_BINS, Layout
 #: The probability with which each interval is right.
 CONFIDENCE = 0.95
 _RISK = 1.0 - CONFIDENCE
-#: Each row is rounded to a grain, in units of what it adds; so is the noise.
+#: The rounding of a row to a grain, in units of a row's contribution; the noise is rounded likewise.
 _ROUNDED = 4.0 * GRAIN
 _NOTHING = Estimate(None, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class HeldOutMetrics:
-    """Metrics on held-out rows. A metric is None if it does not suit the task, or needs probabilities and has none.
+    """Metrics on held-out rows. A metric is None if it does not suit the task, or if it needs probabilities and the
+    model has none.
 
     Attributes:
         records: The number of held-out rows.
         noise_stddev: Standard deviation of the noise on each count.
         accuracy: Share of rows whose class is predicted.
-        balanced_accuracy: Mean of that share over all declared classes; a class without rows counts as anything.
+        balanced_accuracy: Mean of that share over all declared classes. The share of a class without rows may be any
+            number in [0, 1].
         log_loss: Mean of -log of the true class's probability in nats, each at most `log_loss_cap`.
-        log_loss_cap: The cap on each of them.
-        auc: Area under the ROC curve; of more than two classes the mean over each class against the rest.
+        log_loss_cap: The cap on each row's log loss, in nats.
+        auc: Area under the ROC curve; for more than two classes, the mean of the areas of each class against the rest.
         calibration_error: Expected calibration error of 15 bins.
         confusion_matrix: Noisy counts: rows by true class, columns by predicted class.
-        confusion_half_width: Each count by itself is within this of the true one. mean_absolute_error,
-        root_mean_squared_error: In the unit of the scaled label; a prediction beyond the label's
-            bounds counts as the bound.
+        confusion_half_width: Half the width of the interval of one count: each interval by itself contains the true
+            count.
+        mean_absolute_error, root_mean_squared_error: Errors in the unit of the scaled label; a prediction beyond the
+            label's bounds counts as the bound.
         r_squared: 1 - (sum of squared errors) / (sum of squared distances of labels from their mean), likewise.
     """
 
@@ -58,7 +62,7 @@ class HeldOutMetrics:
     r_squared: Estimate | None = None
 
     def with_errors_in(self, unit: float) -> HeldOutMetrics:
-        """Return the metrics with errors in a unit in which a scaled label of 1 is ``unit``."""
+        """Return the metrics with errors in the unit of the label: a scaled error of 1 becomes ``unit``."""
         absolute, root = self.mean_absolute_error, self.root_mean_squared_error
         return replace(
             self,
@@ -73,11 +77,11 @@ def metrics_of(layout: Layout, sums: FloatArray, noise_stddev: float) -> HeldOut
     Args:
         layout: The layout of the sums.
         sums: shape (d,), as `trainer.held_out.noisy_sums` gives them.
-        noise_stddev: The standard deviation of the noise on each of them.
+        noise_stddev: The standard deviation of the noise on each sum.
 
     Guarantees:
-        - intervals_hold: each holds what the metric is on the rows with probability `CONFIDENCE` at least.
-        - post_processing_alone: a function of its arguments.
+        - intervals_hold: each interval contains the metric on the rows with probability `CONFIDENCE` at least.
+        - post_processing_alone: the result is a function of the arguments.
     """
     return _Reading(layout, sums, noise_stddev).metrics()
 
@@ -111,7 +115,7 @@ class _Reading:
         return self._layout.part(self._sums, name)
 
     def _weights(self, name: str, values: list[float]) -> FloatArray:
-        """Return weights of the sums: the given ones for the first coordinates of a part, and 0 for all others."""
+        """Return weights of the sums: the given weights for the first coordinates of a part, and 0 for all others."""
         weights, start = np.zeros(self._layout.size), self._layout.start(name)
         weights[start : start + len(values)] = values
         return weights
@@ -143,7 +147,8 @@ class _Reading:
         return self._ratio(self._weights("log_loss", [1.0]), rows, (0.0, 1.0)).times(self._layout.log_loss_cap)
 
     def _calibration_error(self, rows: FloatArray) -> Estimate:
-        """Return |sums of the bins|_1 over the number of rows: noise changes the first by its own l1 norm at most."""
+        """Return |sums of the bins|_1 divided by the number of rows. Noise changes the norm by its own l1 norm at
+        most."""
         bins = self._part("calibration")
         noisy = float(np.abs(bins).sum())
         likely = float(np.sqrt(np.maximum(bins**2 - self._stddev**2, 0.0)).sum())
@@ -197,7 +202,8 @@ class _Reading:
 
 
 def _area(positive: FloatArray, negative: FloatArray, stddev: float, risk: float) -> Estimate:
-    """Return the chance that a positive row is in a higher bin than a negative one, half of it in the same.
+    """Return the probability that a positive row is in a higher bin than a negative row; the same bin counts as one
+    half.
 
     If rows share a bin, the true order is unknown: the area a of their probabilities has
     p (L - a J) n <= 0 <= p (L + I - a J) n for the true histograms, with L below the diagonal and J all ones. The
@@ -237,7 +243,7 @@ def _first(holds: Callable[[float], bool]) -> float:
 
 
 def _ends(found: Estimate) -> tuple[float, float]:
-    """The ends of an interval that has both."""
+    """Return the ends of an interval, neither of which is missing."""
     assert found.lower is not None, "a ratio has bounds"
     assert found.upper is not None, "a ratio has bounds"
     return found.lower, found.upper

@@ -1,8 +1,8 @@
-"""Contributions of records at one point, kept so that sums over some records contain them bit for bit.
+"""This module keeps the contributions of records at one point, so that sums over some records contain them bit for bit.
 
-A gradient that is taken again at the same point, but at another place of a block, may differ: products of matrices
-round by place, and a record may be such that rounding decides over its gradient. If a record's part in one sum has
-to cancel its part in another, both are made of what is kept here.
+A gradient that is computed again at the same point, but at another place of a block, may differ: the rounding of matrix
+products depends on the place, and for some records the rounding decides the gradient. If a record's part in one sum has
+to cancel its part in another sum, both are made of the contributions that are kept here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KeptContributions:
 
     Guarantees:
         - a_record_contributes_the_same_to_every_sum: bit by bit, whatever else is summed.
-        - one_record_moves_a_sum_by_at_most_the_bound: as `trainer.sums.summed` has it.
+        - one_record_moves_a_sum_by_at_most_the_bound: as `trainer.sums.summed` guarantees.
     """
 
     def __init__(self, sums: BoundedSum, point: Array, slots: Indices, bound: GradientBound, grid: Grid) -> None:
@@ -51,10 +51,10 @@ class KeptContributions:
                 kept[chosen, ...] = part
 
     def over(self, slots: Selection) -> Array:
-        """Return the sum of what these slots contribute, in whole steps of the grid: shape (d,), float64.
+        """Return the sum of the contributions of these slots, in whole steps of the grid: shape (d,), float64.
 
         Args:
-            slots: Some of those that are kept.
+            slots: Some of the slots whose contributions are kept.
         """
         sums = self._sums
         return summed(sums.records, slots, self._dimension, sums.model.block_rows, self._grid, self._again)

@@ -1,4 +1,4 @@
-"""The bits that every run draws: AES-128 in counter mode."""
+"""This module makes the random bits of every run: AES-128 in counter mode."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _WORD_BYTES, _BLOCK_BYTES = 8, 16
 class Keystream:
     """AES-128 of the numbers 0, 1, 2, ...: each of these blocks of 128 bits has two words.
 
-    OpenSSL encrypts the blocks. Once a generator of NumPy's has read from the stream, randomgen's `AESCounter` does: it
-    makes the same words, at less than half the speed.
+    OpenSSL encrypts the blocks. Once a NumPy generator has read from the stream, randomgen's `AESCounter` encrypts
+    them: it makes the same words, at less than half the speed.
 
     Args:
         key: 128 bits.
 
     Guarantees:
-        - words_are_those_of_the_counter: wherever a draw begins, and whatever was drawn before it.
+        - words_are_those_of_the_counter: wherever a draw begins, and whatever was drawn before.
 
     >>> stream = Keystream(key=7)
     >>> stream.words(2).dtype
@@ -60,10 +60,10 @@ class Keystream:
     def _follow(self, counter: AESCounter) -> None:
         """Read on from where a counter is."""
         state = counter.state["s"]
-        low, high = (int(half) for half in state["counter"][:2])  # the next block that it encrypts
+        low, high = (int(half) for half in state["counter"][:2])  # the number of the next block to encrypt
         waiting = (state["state"].size - state["offset"]) // _WORD_BYTES  # words of earlier blocks
         self._key = state["seed"][:2].astype("<u8").tobytes()  # the first round key is the key
-        self.__dict__.pop("_encrypt", None)  # it had another key
+        self.__dict__.pop("_encrypt", None)  # the state belongs to another key
         self._counter, self._followed = counter, 0
         self._place = 2 * (high * _HALF + low) - waiting
 
@@ -105,7 +105,7 @@ class Keystream:
 
     @property
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on from here; it can be set."""
+        """Everything that is needed to go on from here; it can be set."""
         self._catch_up()
         state: dict[str, Any] = self._counter.state
         return state

@@ -1,4 +1,4 @@
-"""Trainers carry out a plan step by step. `GradientSteps` is that of all algorithms with noisy gradient sums."""
+"""Trainers carry out a plan step by step. `GradientSteps` is the trainer of all algorithms with noisy gradient sums."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Step:
     """One step of a plan.
 
     Attributes:
-        noisy_sum: The sum of bounded gradients with its noise, shape (d,), float64; the update's own, which may write
-            to it.
-        divisor: Public constant by which it is divided.
+        noisy_sum: The sum of bounded gradients with its noise, shape (d,), float64. The array belongs to the update,
+            which may write to it.
+        divisor: The public constant by which the sum is divided.
         step_size: The step size of this step.
         domain: The set that contains every point.
         penalty: The penalty that is added to the mean loss.
@@ -47,7 +47,7 @@ class Step:
 
     @property
     def noisy_mean(self) -> Array:
-        """The noisy sum over the divisor, in an array of its own."""
+        """The noisy sum divided by the divisor, in a new array."""
         return self.noisy_sum / self.divisor
 
     def project(self, point: Array) -> Array:
@@ -60,8 +60,8 @@ class Step:
         Guarantees:
             - projected_prox_is_the_constrained_prox: ``project(prox(y))`` minimises |x - y|^2 / (2 step_size) plus the
               penalty over the domain. For an l2 penalty that holds in any domain; for an l1 penalty since boxes are
-              separable and the balls are centred at 0 (Yu 2013, arXiv 1311.1640); on a simplex an l1 penalty is a
-              constant, and so left out.
+              separable and the balls are centred at 0 (Yu 2013, arXiv 1311.1640); on a simplex an l1 penalty is
+              constant, so it is left out.
         """
         if isinstance(self.penalty, L1Penalty) and isinstance(self.domain, Simplex):
             return point
@@ -78,7 +78,7 @@ class Task:
     Attributes:
         plan: An executable plan.
         model: The trained model.
-        records: The records that it is trained on.
+        records: The records on which the model is trained.
         streams: The streams of all randomness.
     """
 
@@ -111,35 +111,35 @@ class Trainer(Protocol):
         ...
 
     def state(self) -> State:
-        """Return all that is needed to go on from here: arrays, numbers, strings and dictionaries of them."""
+        """Return everything that is needed to go on from here: arrays, numbers, strings and dictionaries of them."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken, on the same task."""
+        """Go on from the point at which `state` was taken, on the same task."""
         ...
 
     def close(self) -> None:
-        """No further step is wanted."""
+        """Release what the trainer holds; no further step follows."""
         ...
 
 
 class Resumable(ABC):
-    """Goes on from a checkpoint.
+    """A trainer that can go on from a checkpoint.
 
     Attributes:
-        kept: The attributes that go on from step to step: arrays, whole numbers, and parts with a state of their own.
-            A checkpoint has each under its name, without the underscore.
+        kept: The names of the attributes that are carried from step to step: arrays, whole numbers, and parts with a
+            state of their own. A checkpoint has each of them under its name, without the underscore.
     """
 
     kept: ClassVar[tuple[str, ...]]
 
     def state(self) -> State:
-        """Return all that is needed to go on from here."""
+        """Return everything that is needed to go on from here."""
         found = {name.removeprefix("_"): getattr(self, name) for name in self.kept}
         return {name: value.state() if hasattr(value, "state") else value for name, value in found.items()}
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         for name in self.kept:
             now, then = getattr(self, name), state[name.removeprefix("_")]
             if hasattr(now, "restore"):
@@ -169,9 +169,9 @@ class Update(Protocol):
 
 
 class Iteration(Protocol):
-    """The steps of an algorithm that carries more from one to the next than a point.
+    """The steps of an algorithm that carries more than a point from one step to the next.
 
-    What it carries is made of noisy sums and public numbers alone, so that it costs no privacy.
+    Its state is computed from noisy sums and public numbers alone, so it costs no privacy.
     """
 
     @property
@@ -189,16 +189,16 @@ class Iteration(Protocol):
         ...
 
     def state(self) -> State:
-        """Return all that it carries, by names; one of them is "point"."""
+        """Return its whole state by name; one name is "point"."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         ...
 
 
 class _Updates(Resumable):
-    """An `Update` carries its point and nothing else."""
+    """The steps of an `Update`, whose only state is the point."""
 
     kept = ("point",)
 
@@ -214,22 +214,22 @@ class _Updates(Resumable):
 
 
 class GradientSteps(Resumable):
-    """Every step: draw the slots, sum their bounded gradients, add the noise, update.
+    """The trainer that draws slots, sums their bounded gradients, adds noise and updates the point, at every step.
 
-    The sum is a vector of whole numbers, and so is the noise: only what they add up to reaches the update. Every step
-    draws its slots and then its noise, an empty batch included, so each step is one charged event.
+    The sum is a vector of whole numbers, and so is the noise: only their sum reaches the update. Every step draws its
+    slots and then its noise, even if the batch is empty, so each step is one charged event.
 
     Args:
         task: The task of a plan whose phases are all of one type, with step sizes and the algorithm's kind of gradient
         bound.
-        start: From the first point to the algorithm's iteration.
-        gradient_bound: The kind.
-        phase_type: The type.
+        start: The function that makes the algorithm's iteration from the first point.
+        gradient_bound: The kind of gradient bound.
+        phase_type: The type of the phases.
 
     Guarantees:
-        - as_many_steps_as_charged: each phase has its event's count of them.
-        - empty_batches_are_noised: the noise is added whatever was drawn.
-        - points_are_in_the_domain: the first one too.
+        - as_many_steps_as_charged: each phase has as many steps as its event counts.
+        - empty_batches_are_noised: the noise is added whatever the batch is.
+        - points_are_in_the_domain: this includes the first point.
 
     Raises:
         InvalidValue: If the plan is not executable, or its parts do not fit the algorithm.
@@ -265,7 +265,7 @@ class GradientSteps(Resumable):
 
     @property
     def point(self) -> Array:
-        """Return what the steps so far have led to."""
+        """Return the point after the steps so far."""
         return self._iteration.point
 
     @property
@@ -323,7 +323,7 @@ class GradientSteps(Resumable):
 
 
 def gradient_steps(update: Update, gradient_bound: type[Clip] | type[Normalize]) -> Callable[[Task], Trainer]:
-    """Return what makes a trainer of an algorithm that is an update."""
+    """Return a function that makes a trainer for an algorithm that is an update."""
     return lambda task: GradientSteps(task, lambda point: _Updates(update, point), gradient_bound)
 
 
@@ -359,7 +359,7 @@ def check_phases(
 
 
 def check_sampling_of(plan: Plan, phase: BoundedSteps, capacity: int) -> None:
-    """Refuse a phase whose batches are not drawn here as they are charged; see `check_sampling`."""
+    """Refuse a phase whose batches cannot be drawn as they are charged; see `check_sampling`."""
     sampling, relation = phase.event.sampling, plan.neighboring_relation
     check_sampling(sampling, phase.steps, phase.divisor, plan.dataset_size, capacity, relation)
 

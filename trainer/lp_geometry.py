@@ -1,6 +1,7 @@
-r"""Steps in an l_p ball, 1 < p <= 2, centred at 0: its linear minimisation oracle, and mirror steps.
+r"""This module has the linear minimisation oracle and the mirror steps of an l_p ball, 1 < p <= 2, that is centred at
+0.
 
-All of it looks at points and noisy gradients alone, which are public.
+The functions look only at points and noisy gradients, which are public.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from trainer.arrays import Array, Namespace
 
 
 def norm(xp: Namespace, vector: Array, order: float) -> float:
-    """Return |v|_p, by ratios to the largest entry.
+    """Return |v|_p, computed by ratios to the largest entry.
 
     >>> import numpy as np
     >>> norm(np, np.array([3.0, -4.0]), 2.0)
@@ -26,10 +27,10 @@ def norm(xp: Namespace, vector: Array, order: float) -> float:
 def dual_map(xp: Namespace, vector: Array, order: float) -> Array:
     r"""Return the gradient of $\tfrac12 \|v\|_a^2$: $\|v\|_a^{2-a}\, \mathrm{sign}(v) |v|^{a-1}$, and 0 at 0.
 
-    That of a's dual exponent is its inverse.
+    The map of the dual exponent of a is the inverse.
 
     Args:
-        order: a > 1.
+        order: The exponent a, > 1.
 
     >>> import numpy as np
     >>> dual_map(np, dual_map(np, np.array([1.0, -2.0]), 1.5), 3.0).round(12).tolist()
@@ -47,7 +48,7 @@ def least_in_ball(xp: Namespace, gradient: Array, norm_order: float, radius: flo
 
     Args:
         gradient: The gradient g, shape (d,).
-        norm_order: p in (1, 2].
+        norm_order: The order p, in (1, 2].
 
     >>> import numpy as np
     >>> least_in_ball(np, np.array([3.0, -4.0]), 1.5, 1.0).round(14).tolist()
@@ -58,7 +59,7 @@ def least_in_ball(xp: Namespace, gradient: Array, norm_order: float, radius: flo
     if length == 0.0:
         return xp.zeros_like(gradient)
     direction = dual_map(xp, gradient / length, dual_order)
-    # The direction has norm 1 up to rounding, which a power with a large q magnifies.
+    # The direction has norm 1 up to a rounding error, which a power with a large q magnifies.
     return -radius / norm(xp, direction, norm_order) * direction
 
 
@@ -75,7 +76,7 @@ def mirror_step(
         point: The point y, shape (d,), in the ball.
         gradient: The gradient g, shape (d,).
         step_size: The step size eta.
-        norm_order: p in (1, 2].
+        norm_order: The order p, in (1, 2].
         radius: The radius of the ball.
 
     >>> import numpy as np

@@ -1,8 +1,8 @@
-"""Groups of records with clamped coordinates, their sums on a grid, and the median of numbers from each group.
+"""This module forms groups of records with clamped coordinates, their sums on a grid, and medians over the groups.
 
-What a record contributes is minus its gradient at the point: for the model `mean` at 0, the record itself. A record has
-a part in the sum of its own group and in no other; sums are whole numbers of a grid's steps, and so is a median of
-them, which is one of the sums.
+A record contributes minus its gradient at the point: for the model `mean` at 0, the record itself. A record contributes
+only to the sum of its own group. Sums are whole numbers of a grid's steps, and so is their median, which is one of
+them.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["MARGIN", "ClampedGroups", "check_groups", "lower_median"]
 
 #: The relative margin by which coordinates stay below the radius if no grid needs more.
 MARGIN = MARGINS["float64"]
-#: Records whose coordinates are formed together.
+#: The number of records whose coordinates are formed together.
 _PIECE = 1024
 
 
 class ClampedGroups:
-    """Groups of records: blocks of the declared places in a secret order, taken one after the other.
+    """Groups of records. They are blocks of the declared places in a secret order, taken one after the other.
 
     Args:
         task: The task of a plan under whose relation neighbours have the same places.
-        group_size: b, places of a group; the public divisor of its mean, whatever the number of its rows.
-        radius: Coordinates are clamped to [-radius, radius], a little drawn in.
+        group_size: The number b of places of a group: the public divisor of its mean, whatever the number of its rows.
+        radius: The bound of coordinates: they are clamped to [-radius, radius], less the margin.
 
     Guarantees:
-        - no_record_is_in_two_groups: rows beyond the declared size are in none.
-        - coordinates_are_within_the_radius: for any records.
-        - non_finite_records_become_zero: as does a row that is no valid record.
+        - no_record_is_in_two_groups: rows beyond the declared size are in no group.
+        - coordinates_are_within_the_radius: for all records.
+        - non_finite_records_become_zero: so does a row that is no valid record.
         - an_empty_slot_is_a_record_of_zeros.
     """
 
@@ -55,8 +55,8 @@ class ClampedGroups:
         """Yield the next group's clamped contributions, piece by piece: shape (B, d), float64, a row for each slot.
 
         Args:
-            point: shape (d,), float64: where gradients are taken.
-            margin: How far coordinates stay below the radius, relative.
+            point: The point at which gradients are taken, shape (d,), float64.
+            margin: The relative margin by which coordinates stay below the radius.
         """
         records, slots = self._records, self._slots.take(self._size)
         xp, here, radius = records.xp, narrowed(records, point, self._dtype), self._radius * (1.0 - margin)
@@ -85,7 +85,7 @@ def lower_median(xp: Namespace, rows: Array) -> Array:
     """Return the middle number of each column, the lower of the two if there are two in the middle.
 
     Guarantees:
-        - medians_move_no_more_than_what_moves_most: in each column, where any rows are changed.
+        - medians_move_no_more_than_what_moves_most: in each column, for any changed rows.
 
     >>> import numpy as np
     >>> lower_median(np, np.array([[3.0, 1.0], [2.0, 9.0], [7.0, 1.0], [4.0, 5.0]])).tolist()
@@ -95,7 +95,8 @@ def lower_median(xp: Namespace, rows: Array) -> Array:
 
 
 def check_groups(dataset_size: int, groups: int, group_size: int, radius: float) -> None:
-    """Refuse groups of a plan's first phase that the declared places, or floating point, have no room for.
+    """Refuse a plan whose first phase has groups with more places than are declared, or a radius that floating point
+    cannot keep.
 
     Raises:
         InvalidValue: If there are more places than are declared, or if floating point cannot keep the radius.

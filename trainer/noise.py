@@ -1,7 +1,7 @@
-"""The trainer's interface of sources of normal noise.
+"""This module has the trainer's interface of sources of normal noise.
 
-Whoever can reproduce the noise can subtract it, so it comes from AES in counter mode under keys of the operating
-system: a statistical generator (PCG, Philox, the Mersenne Twister) would void the guarantee, however good its
+Anybody who can reproduce the noise can subtract it. So the noise comes from AES in counter mode under keys of the
+operating system: a statistical generator (PCG, Philox, the Mersenne Twister) would void the guarantee, however good its
 histograms. A key that was derived from a caller's seed is for public data alone; the service refuses one with a private
 data set.
 """
@@ -21,17 +21,17 @@ class Noise(Protocol):
     """A source of rounded normal variates (`trainer.exact.gaussian`)."""
 
     def rounded(self, size: int, scale: float) -> Floats:
-        """Return the next round(scale Z), shape (size,): whole numbers in an array of the caller's own."""
+        """Return the next ``size`` numbers round(scale Z), shape (size,): whole numbers in a new array."""
         ...
 
     def state(self) -> State:
-        """Return all that is needed to go on from here."""
+        """Return everything that is needed to go on from here."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         ...
 
     def close(self) -> None:
-        """Draw nothing more."""
+        """Stop drawing."""
         ...

@@ -1,13 +1,13 @@
-"""The numeric type in which a plan is carried out if nobody names one: float32, unless that would harm the result.
+"""This module chooses the numeric type of a run if nobody names one: float32, unless that would harm the result.
 
 float32 halves the memory of the rows and takes about 0.6 of the time of a step on many features. Every plan that a
 trainer accepts is sound in both types: contributions are held below their bound by the margin of the type
 (`trainer.grid`), and norms, clip factors, totals, estimates, points and noise are float64 in both. What differs is how
 exact the sums are. So float64 is taken
 
-- for means. One pass over the records is no work to save, and a mean of clipped records shows the margin, 2^-7 of the
-  threshold in float32, where much of the noise is smaller than that;
-- for output perturbation, whose steps compute with one record in float64: float32 would only round the records;
+- for means. One pass over the records is little work, and in a mean of clipped records the margin, 2^-7 of the
+  threshold in float32, would often be larger than the noise;
+- for output perturbation: its steps compute with one record in float64 anyway, so float32 would only round the records;
 - for thresholds below `SMALLEST_MAX_GRAD_NORMS`, which float32 cannot keep;
 - for noise below 2^-7 of the contribution bound: that is the margin, so that the type would cost more accuracy than the
   noise does;
@@ -28,21 +28,22 @@ from calibrators.plan import FLOAT32, FLOAT64, AnyPhase, Plan
 from trainer.clipping import MARGINS, SMALLEST_MAX_GRAD_NORMS
 from trainer.run import execution_of
 
-#: Noise that is smaller against the contribution bound is less than what the margin of float32 takes from one record.
+#: Noise below this share of the contribution bound is smaller than what the margin of float32 takes from one record.
 SMALLEST_NOISE = MARGINS[FLOAT32]
-#: Changes of gradients that are smaller against the gradients lose too many of their digits in float32.
+#: Changes of gradients below this share of the gradients lose too many of their digits in float32.
 SMALLEST_CHANGE = 2.0**-12
 
 
 def carried_out(plan: Plan, dtype: str | None) -> tuple[Plan, str | None]:
-    """Return the plan in a numeric type, and why it is float64 where that was not asked for.
+    """Return the plan in a numeric type, and the reason for float64 if it was not asked for.
 
     Args:
         plan: The plan of an algorithm in `trainer.algorithms`.
         dtype: "float32" or "float64"; None takes float32 unless there is a reason against it.
 
     Guarantees:
-        - a_named_type_is_taken: whatever speaks against it; what no trainer can keep is refused elsewhere.
+        - a_named_type_is_taken: even if there is a reason against it; plans that no trainer can carry out are refused
+        elsewhere.
         - float64_has_a_reason: if it was not asked for.
 
     Raises:
@@ -65,7 +66,7 @@ def carried_out(plan: Plan, dtype: str | None) -> tuple[Plan, str | None]:
 
 
 def _reason_against_float32(plan: Plan) -> str | None:
-    """Return why the plan is better carried out in float64: a sentence."""
+    """Return, as a sentence, why the plan is better carried out in float64."""
     always = execution_of(plan).float64_because
     if always:
         return always

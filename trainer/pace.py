@@ -1,6 +1,6 @@
-"""Measures how fast this machine carries out a plan, on dummy rows of the same public sizes.
+"""This module measures how fast this machine carries out a plan, on dummy rows of the same public sizes.
 
-What is measured decides when the end of a private run is released, so it must not depend on a private row. No rows are
+The measured time decides when the end of a private run is released, so it must not depend on a private row. No rows are
 passed in: the dummy rows follow from the model and the capacity.
 """
 
@@ -31,8 +31,8 @@ class Pace:
     """The time that carrying out a plan takes, in seconds.
 
     Attributes:
-        preparing_s: From the scaled rows to the first step.
-        step_s: A step, averaged over the plan.
+        preparing_s: The time from the scaled rows to the first step.
+        step_s: The time of a step, averaged over the plan.
     """
 
     preparing_s: float
@@ -50,16 +50,16 @@ def measure(
 ) -> Pace:
     """Carry out the first steps of an executable plan on dummy rows.
 
-    The first step is a warm-up, which does not count unless it takes the whole budget. What is released of the dummy
-    rows is dropped.
+    The first step is a warm-up, which does not count unless it takes the whole budget. The model of the dummy rows is
+    dropped.
 
     Args:
         plan: The plan to carry out.
         model: The model to train.
-        capacity: Slots of the data set, a public number.
-        device: The device on which it is carried out.
-        budget_s: Steps are measured for about so long.
-        clock: Monotonic, in seconds.
+        capacity: The number of slots of the data set, a public number.
+        device: The device on which the plan is carried out.
+        budget_s: Steps are measured for about this many seconds.
+        clock: A monotonic clock, in seconds.
 
     Guarantees:
         - no_rows_are_measured: everything that is timed follows from the arguments, and no argument is a row.

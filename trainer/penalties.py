@@ -1,4 +1,5 @@
-"""Penalties: proximal steps, which never look at data, and gradients, which are never clipped."""
+"""This module has the proximal steps of penalties, which never look at data, and their gradients, which are never
+clipped."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ def prox(penalty: Penalty | None, xp: Namespace, point: Array, step_size: float 
 
     Args:
         point: The point y, shape (d,), float64.
-        step_size: Positive, in parameters^2 / loss; where it has shape (d,), each coordinate's own.
+        step_size: The step size, positive, in parameters^2 / loss. If it has shape (d,), each coordinate has its own.
 
     Guarantees:
         - prox_is_the_minimiser: by its optimality condition (y - x) / step_size in the penalty's subdifferential.
@@ -31,8 +32,8 @@ def prox(penalty: Penalty | None, xp: Namespace, point: Array, step_size: float 
 
 
 def gradient(penalty: Penalty | None, point: Array) -> Array:
-    """Return the penalty's gradient at the point; of the l1 norm the subgradient that is 0 at 0. Zeros without a
-    penalty.
+    """Return the penalty's gradient at the point: zeros without a penalty, and for the l1 norm the subgradient that is
+    0 at 0.
 
     >>> import numpy as np
     >>> gradient(L2Penalty(0.5), np.array([2.0])).tolist()

@@ -1,4 +1,4 @@
-"""The threads of the matrix library: how many it uses, and how many it should leave free."""
+"""This module limits the number of threads of the matrix library, so that a core can be left free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 
 
 class _Limit:
-    """One core less for products, for as long as any run of this process wants it so."""
+    """A limit that takes one core from products as long as any run of this process asks for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +23,8 @@ class _Limit:
         with self._lock:
             if self._holders == 0:
                 blas = ThreadpoolController().select(user_api="blas")
-                # Never more than it has: a worker may have been given fewer threads than there are cores.
+                # The limit is never above the present number of threads: a worker may have fewer threads than there are
+                # cores.
                 now = [library["num_threads"] for library in blas.info()]
                 self._limiter = blas.limit(limits=max(1, min([_cores() - 1, *now])))
             self._holders += 1

@@ -1,10 +1,11 @@
-"""Private rows in public slots, made ready once: what is not finite or too large to square becomes zero.
+"""This module puts private rows into public slots, once for a run. A row becomes zero if it is not finite or too large
+to square.
 
 There are as many slots as the data set's public capacity. Rows go to slots by a secret permutation; an empty slot holds
-a row of zeros that contributes nothing. So all that a step does with the records has a size that public numbers fix,
-and data sets that differ in one record differ in one slot, whatever place the record had in its file.
+a row of zeros that contributes nothing. So public numbers fix the size of all that a step does with the records, and
+data sets that differ in one record differ in one slot, whatever the record's place in its file.
 
-All of it is row by row: no row changes how another is read, and nothing here raises or warns because of a value.
+Rows are treated one by one: no row changes how another is read, and nothing here raises or warns because of a value.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from trainer.arrays import (
 )
 from trainer.keystream import Keystream
 
-#: Rows handled at a time: bounds the memory of float64 intermediates.
+#: The number of rows that are handled at a time, which bounds the memory of float64 intermediates.
 BLOCK_ROWS = 4096
-#: By dtype: a row with an entry beyond this becomes zero. Squares and products of what is left do not overflow.
+#: By dtype: a row with a larger entry becomes zero. Squares and products of the other entries do not overflow.
 LARGEST_ENTRIES = {"float64": 1e100, "float32": 1e18}
 
 Indices = npt.NDArray[np.intp]
@@ -42,20 +43,20 @@ Selection = slice | Indices
 
 
 class Rows(Protocol):
-    """The form that rows must have. A model states it, and is itself such a form."""
+    """The form that rows must have. A model is such a form."""
 
     @property
     def num_features(self) -> int: ...
 
     @property
     def num_classes(self) -> int:
-        """0 for real labels."""
+        """The number of classes; 0 for real labels."""
         ...
 
 
 @dataclass(frozen=True)
 class Block:
-    """The contents of some slots, in the order in which they were asked for.
+    """The contents of some slots, in the requested order.
 
     Attributes:
         xp: The arrays' namespace.
@@ -72,7 +73,7 @@ class Block:
     valid: Array
 
     def each(self, pick: Callable[[Array], Array]) -> Block:
-        """Return the block of what ``pick`` makes of each of the arrays."""
+        """Return the block in which each array is replaced by the result of ``pick`` on it."""
         return Block(self.xp, pick(self.features), pick(self.labels), pick(self.squares), pick(self.valid))
 
 
@@ -100,11 +101,11 @@ class Records:
 
     @property
     def spare(self) -> int:
-        """The slot that is always empty: what pads a batch."""
+        """The slot that is always empty; it pads batches."""
         return self.capacity
 
     def block(self, slots: Selection) -> Block:
-        """Return what these slots hold: views for a range, else copies."""
+        """Return the contents of these slots: views for a range, otherwise copies."""
         xp, source = self.xp, self.all
         if isinstance(slots, slice):
             return source.each(lambda array: array[slots, ...])
@@ -116,9 +117,9 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
     """Put features and labels into slots, in the form that training reads.
 
     Args:
-        features: shape (n, p); n may be 0, and is at most the capacity.
-        labels: shape (n,). A class between two is rounded, one outside their range is clipped to it; a real label is
-            clipped to [-1, 1].
+        features: shape (n, p); n may be 0 and is at most the capacity.
+        labels: shape (n,). A class that is not a whole number is rounded; a class outside the range is clipped to it; a
+            real label is clipped to [-1, 1].
         dtype: "float64" or "float32", of the stored rows.
         capacity: The capacity N, the number of slots; a public number.
         stream: The stream from which the permutation is drawn.
@@ -126,8 +127,9 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
     Guarantees:
         - unusable_rows_become_zero: a NaN, an infinity or a magnitude above `LARGEST_ENTRIES` in a row's features, or a
           label that is not finite, makes the row invalid; an invalid row contributes nothing at any parameters.
-        - tiny_entries_become_zero: below `TINY` in magnitude, so that no product of what is left is subnormal.
-        - rows_are_independent: replacing a row changes nothing that is kept of the others.
+        - tiny_entries_become_zero: entries below `TINY` in magnitude become zero, so that no product of the other
+        entries is subnormal.
+        - rows_are_independent: replacing a row changes nothing in what is kept of other rows.
         - silent: no value raises or warns.
 
     Raises:
@@ -174,7 +176,8 @@ def rows_of_slots(positions: Indices, count: int) -> Indices:
 def _fill(
     into: Block, at: slice, features: Array, labels: Array, occupied: Array, dtype: str, num_classes: int
 ) -> None:
-    """Write what the slots of this range hold: every one of them, so that empty slots are memory like the others."""
+    """Write the contents of all slots of this range, empty ones included, so that their memory is used like that of the
+    others."""
     xp = into.xp
     values, targets = as_float64(xp, features), as_float64(xp, labels)
     valid = xp.all(xp.abs(values) <= LARGEST_ENTRIES[dtype], axis=1) & xp.isfinite(targets) & occupied

@@ -1,12 +1,14 @@
-r"""Frank-Wolfe steps over the l1 ball by a gradient estimate that is carried on from batch to batch.
+r"""This module takes Frank-Wolfe steps over the l1 ball, with a gradient estimate that is carried on from batch to
+batch.
 
 What a record brings to a mean stays below its bound by the margin of `trainer.grid`, half of which pays for
-sums. The other half pays for carrying the estimate on: each step rounds it by 2^-53 of its size, a little more in all
-that is added, and what one step rounds off shrinks from then on by (1 - eta) as a record's part does. So between
+sums. The other half pays for carrying the estimate on: each step rounds the estimate by 2^-53 of its size, and the
+added terms by a little more; the rounding error of one step then shrinks by (1 - eta) at each step, as a record's part
+does. So between
 neighbours, rounding puts estimates off by at most E = (3 + 16 eta) 2^-53 |d| / eta, where |d| <= L_0 + c / eta for
 changes of gradients of at most c. By Minkowski's inequality a record's part, in the root of the sum of squared ranges
-or in their sum, is then at most M E sqrt(T) or M E T above what it would be. A plan in which that is more than half the
-margin of what was charged is refused.
+or in their sum, is then at most M E sqrt(T) or M E T above what it would be. A plan is refused if that excess is more
+than half the margin of the charge.
 """
 
 from __future__ import annotations
@@ -36,17 +38,17 @@ _ROUNDING = 2.0**-53
 class RecursiveFrankWolfe(StructuredSteps):
     """The steps of a plan of recursive selections.
 
-    Slots are given to steps by a permutation that is drawn before the first step from the declared size alone; a slot
-    without a row contributes nothing, and rows beyond the declared size are never read.
+    A permutation gives slots to steps. It is drawn before the first step, from the declared size alone. A slot without
+    a row contributes nothing, and rows beyond the declared size are never read.
 
     Args:
         task: The task of a plan of one phase of recursive selections in an l1 ball.
 
     Guarantees:
         - no_record_is_read_twice: each slot belongs to one step, or to none.
-        - an_estimate_moves_by_what_was_charged: the selections given, a record moves the estimate of its own step by at
-          most s w/M in the largest entry, for any losses, and later ones by (1 - eta) of that at each step.
-        - iterates_stay_in_the_ball: each is a convex combination of the last one and of a vertex.
+        - an_estimate_moves_by_what_was_charged: given the selections, a record moves the estimate of its own step by at
+          most s w/M in the largest entry, for any losses; at each later step this shrinks by the factor 1 - eta.
+        - iterates_stay_in_the_ball: each iterate is a convex combination of the last one and of a vertex.
 
     Raises:
         InvalidValue: If the plan does not have the one phase and the l1 ball, or has bounds that floating point cannot
@@ -82,10 +84,9 @@ class RecursiveFrankWolfe(StructuredSteps):
         return self._sums.mean(self._slots.take(size), size, Term(self._point, self._phase.lipschitz))
 
     def _corrected(self) -> Array:
-        """Return (1 - eta)(d + mean change) + eta mean gradient, so written that only the last addition rounds d.
+        """Return (1 - eta)(d + mean change) + eta mean gradient, in a form in which only the last addition rounds d.
 
-        The distance of the last two points is public, since the selections are; the one that was planned for stays a
-        bound.
+        The distance of the last two points is public, since the selections are. The planned distance remains a bound.
         """
         phase, xp = self._phase, self._xp
         slots, eta = self._slots.take(phase.batch), phase.step_size
@@ -97,7 +98,7 @@ class RecursiveFrankWolfe(StructuredSteps):
 
 
 def rounding_is_paid_for(phase: RecursiveSelections, radius: float) -> bool:
-    """Return whether the rounding of the estimates is within half the margin: see the module."""
+    """Return whether the rounding of the estimates is within half the margin; see the docstring of the module."""
     recursion = Recursion(phase.selections, phase.first_batch, phase.batch, phase.step_size)
     problem, eta = Problem(phase.lipschitz, phase.smoothness, 2.0 * radius), phase.step_size
     largest = phase.lipschitz + recursion.change_bound(problem) / eta
@@ -108,7 +109,7 @@ def rounding_is_paid_for(phase: RecursiveSelections, radius: float) -> bool:
 
 
 def check_rounding(proposal: Proposal) -> None:
-    """Refuse a Lipschitz constant that floating point cannot keep, and steps that round by more than is paid for.
+    """Refuse a Lipschitz constant that floating point cannot keep, and steps whose rounding exceeds half the margin.
 
     Raises:
         InvalidValue: As `check_lipschitz` does, or if the estimates round by more than half the margin.

@@ -1,4 +1,4 @@
-"""The points of a run that make the model, gathered step by step, so that no path is stored."""
+"""This module makes the released model from the points of a run, step by step, so that no path is stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ State = dict[str, Any]
 
 
 class Rule(Protocol):
-    """Sees every step's points and says in the end what is released."""
+    """A rule that sees the points of every step and gives the released point at the end."""
 
     def see(self, step: int, start: Array, end: Array) -> None:
         """Take note that step number ``step``, from 0 on, leads from ``start`` to ``end``."""
@@ -23,16 +23,16 @@ class Rule(Protocol):
         ...
 
     def state(self) -> State:
-        """Return all that is needed to go on from here."""
+        """Return everything that is needed to go on from here."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         ...
 
 
 class _Kept:
-    """One vector is all that is kept."""
+    """A rule that keeps a single vector."""
 
     def __init__(self, start: Array) -> None:
         self._kept = start
@@ -48,14 +48,14 @@ class _Kept:
 
 
 class Last(_Kept):
-    """The point that the last step leads to."""
+    """The point to which the last step leads."""
 
     def see(self, step: int, start: Array, end: Array) -> None:
         self._kept = end
 
 
 class Average(_Kept):
-    """The mean of the points that the steps start from."""
+    """The mean of the points from which the steps start."""
 
     def __init__(self, steps: int, start: Array) -> None:
         super().__init__(0.0 * start)
@@ -69,7 +69,7 @@ class Average(_Kept):
 
 
 class Random(_Kept):
-    """The point that one step starts from; which one is drawn before the first step, and stays secret."""
+    """The point from which one step starts. The step is drawn before the first one, and stays secret."""
 
     def __init__(self, steps: int, start: Array, stream: Keystream) -> None:
         super().__init__(start)
@@ -88,7 +88,7 @@ class Random(_Kept):
 
 
 class Weighted(_Kept):
-    """A weighted mean of the points that the steps lead to."""
+    """A weighted mean of the points to which the steps lead."""
 
     def __init__(self, weights: tuple[float, ...], start: Array) -> None:
         super().__init__(0.0 * start)
@@ -103,7 +103,7 @@ def rule_for(release: Release, steps: int, start: Array, stream: Keystream) -> R
 
     Args:
         steps: The number of steps of the whole plan.
-        start: The point that training starts from.
+        start: The point from which training starts.
         stream: The stream of a random choice.
     """
     match release:

@@ -1,4 +1,4 @@
-"""A Plan and data in, a model out."""
+"""This module carries out a plan on data and returns the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from trainer.products import one_core_left
 from trainer.records import Records, prepare
 from trainer.streams import RandomStreams, random_streams
 
-#: From this many parameters on, noise is worth a core of its own, in steps of at most that many records.
+#: The noise gets a core of its own if there are at least this many parameters and a step has at most that many records.
 _LONG_NOISE, _SHORT_PRODUCTS = 1 << 15, 64
 
 
@@ -43,7 +43,7 @@ class RunResult:
 
     Attributes:
         parameters: The released point under the model's names, such as "weights" and "bias".
-        steps: Steps carried out; the plan's number.
+        steps: The number of steps that were carried out, which is the plan's.
     """
 
     parameters: dict[str, npt.NDArray[np.float64]]
@@ -54,7 +54,7 @@ class RunCancelled(Exception):
     """The run was asked to stop; nothing is released.
 
     Attributes:
-        steps: Steps that had been carried out.
+        steps: The number of steps that had been carried out.
     """
 
     def __init__(self, steps: int) -> None:
@@ -78,22 +78,22 @@ def run(
     """Carry out the plan on private rows.
 
     The plan decides sampling, bounds, noise, step sizes, divisors, the number of steps, the numeric type and which
-    point is released. The rows decide the sums of bounded contributions and nothing else: their number is no divisor,
-    the work does not depend on it, and no value of theirs raises, warns or is logged. There may be none of them.
+    point is released. The rows decide the sums of bounded contributions and nothing else: no divisor and no amount of
+    work depends on the number of rows, and no value of a row raises, warns or is logged. There may be no rows.
 
     Args:
         plan: An executable plan of an algorithm in `trainer.algorithms`.
         model: The model to train, from its initial parameters.
         features: shape (n, p), scaled by declared bounds (`trainer.scaling`); NumPy, CuPy or array API.
-        labels: shape (n,), class indices, or real numbers in [-1, 1] where the model predicts such.
-        seed: For public data alone; whoever knows it can subtract the noise. None: keys from the operating system. A
-            run that goes on from a checkpoint has the keys of the checkpoint.
-        capacity: Slots of the data set, a public number: no fewer than the declared size, and than there are rows. None
-            takes `usual_capacity`.
-        on_progress: Called with (steps done, steps in all) at the start and after every step, so it should be cheap.
-        is_cancelled: Asked before every step, likewise.
-        checkpoint: The place of checkpoints, and one to go on from.
-        streams: For tests alone: given batches and noise.
+        labels: shape (n,), class indices, or real numbers in [-1, 1] if the model predicts numbers.
+        seed: A seed for runs on public data only: with the seed, the noise can be subtracted. If it is None, the
+            operating system makes the keys. A run that goes on from a checkpoint uses the keys of the checkpoint.
+        capacity: The number of slots of the data set, a public number: at least the declared size, and at least the
+            number of rows. None takes `usual_capacity`.
+        on_progress: A cheap function that is called with (steps done, steps in all) at the start and after every step.
+        is_cancelled: A cheap function that is called before every step; if it returns true, the run stops.
+        checkpoint: The place of checkpoints, and the checkpoint from which to go on, if any.
+        streams: For tests only: streams that give known batches and noise.
 
     Returns:
         The released point as NumPy arrays, and the number of steps.
@@ -101,17 +101,17 @@ def run(
     Guarantees:
         - what_was_charged_is_what_runs: sampler, noise, bound and counts are those of the plan's events.
         - rows_show_only_in_the_model: exceptions, warnings, progress and shapes are the same for every value of a row,
-          and whether it is there or not.
+          and also if the row is missing.
         - resumed_runs_go_on: bit by bit as if they had never been interrupted, from `first_checkpoint` on.
         - unseeded_runs_differ, seeded_runs_repeat.
 
     Requires:
-        Features were scaled without looking at other rows; a seed is given for public data only.
+        Each row was scaled without looking at other rows; a seed is given for public data only.
 
     Raises:
         InvalidValue: If the plan is not executable or its parts do not fit the algorithm; if shapes do not fit the
-            model; if there are fewer slots than declared records or than rows; if the seed is not a non-negative
-            integer; or if the checkpoint belongs to something else.
+            model; if there are fewer slots than declared records or fewer slots than rows; if the seed is not a
+            non-negative integer; or if the checkpoint belongs to something else.
         Unsupported: If there is no trainer of this name, or if there is no sampler for a kind of sampling that was
             charged.
         RunCancelled: If ``is_cancelled`` returned true.
@@ -147,20 +147,22 @@ def run(
 
 
 def cores_for(plan: Plan, model: Model, records: Records) -> AbstractContextManager[None]:
-    """Leave a core to the noise if it takes about as long as the products; both have d numbers for each record."""
+    """Leave a core to the noise if the noise takes about as long as the products. Both take d numbers for each
+    record."""
     if on_host(records.xp) and model.num_parameters >= _LONG_NOISE and rows_per_step(plan) <= _SHORT_PRODUCTS:
         return one_core_left()
     return nullcontext()
 
 
 def first_checkpoint(binding: Binding, seed: int | None = None) -> bytes:
-    """Return the checkpoint of a run that has not begun: its keys, from which nothing is drawn yet.
+    """Return the checkpoint of a run that has not begun. It has the run's keys, from which nothing is drawn yet.
 
-    A run that goes on from it draws what every later one draws that goes on from it, so that whoever keeps it before
-    the run begins can lose a run, and never has another one with other noise.
+    Every run that goes on from this checkpoint draws the same batches and the same noise. So a caller who keeps the
+    checkpoint before the run begins can repeat a run that was lost, and never releases it a second time with other
+    noise.
 
     Args:
-        seed: For public data alone, see `run`.
+        seed: A seed for public data only; see `run`.
 
     Raises:
         InvalidValue: If the seed is no non-negative integer.
@@ -169,7 +171,7 @@ def first_checkpoint(binding: Binding, seed: int | None = None) -> bytes:
 
 
 def steps_in(binding: Binding, checkpoint: bytes) -> int:
-    """Return how many steps had been carried out.
+    """Return how many steps had been carried out when the checkpoint was made.
 
     Raises:
         InvalidValue: If these are not the bytes of a checkpoint, or the checkpoint belongs to something else.
@@ -230,7 +232,7 @@ def _tell(on_progress: Callable[[int, int], None] | None, done: int, total: int)
 
 
 def execution_of(plan: Plan) -> Execution:
-    """Return what carries out the plan.
+    """Return the record of how the plan's algorithm is carried out.
 
     Raises:
         Unsupported: If there is no trainer of this name.
@@ -246,7 +248,8 @@ def execution_of(plan: Plan) -> Execution:
 
 
 def usual_capacity(plan: Plan) -> int:
-    """Return the slots of a run for which none are given: those that it is charged for, else `default_capacity`."""
+    """Return the capacity of a run if none is given: the one for which it is charged, if any, else
+    `default_capacity`."""
     charged = [
         event.sampling.dataset_size
         for event in plan.events
@@ -256,12 +259,13 @@ def usual_capacity(plan: Plan) -> int:
 
 
 def rows_per_step(plan: Plan) -> float:
-    """Return the most records that a step of the plan takes in the mean, by the declared size; a public number."""
+    """Return the largest mean number of records in a step of the plan, a public number that follows from the declared
+    size."""
     return max(rows_of(phase, plan.dataset_size) for phase in plan.phases)
 
 
 def rows_of(phase: object, dataset_size: int) -> float:
-    """Return the records that a step of the phase takes in the mean, by the declared size."""
+    """Return the mean number of records in a step of the phase, which follows from the declared size."""
     if not isinstance(phase, BoundedSteps):
         return float(dataset_size)
     match phase.event.sampling:

@@ -1,6 +1,8 @@
-"""Features by declared bounds: what the owner declared decides how a value is read, never what other rows hold.
+"""This module scales features by declared bounds. The owner's declarations decide how a value is read, and other rows
+never do.
 
-A scaler fitted to the rows (their mean, their largest value) would release a statistic of them outside the mechanism.
+A scaler that is fitted to the rows (to their mean or largest value) would release a statistic of the rows outside the
+mechanism.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class NumberColumn:
         """Clip to the bounds, then map to the declared range: shape (n,) to (n, 1). NaN stays NaN."""
         if self.lower == self.upper:
             return (0.0 * np.isfinite(values))[:, None]
-        half_width = self.upper / 2.0 - self.lower / 2.0  # halves first: their difference cannot overflow
+        half_width = self.upper / 2.0 - self.lower / 2.0  # halves come first, so that their difference cannot overflow
         middle = self.upper / 2.0 + self.lower / 2.0
         clipped = np.clip(values, self.lower, self.upper)
         scaled: npt.NDArray[np.float64] = np.clip((clipped - middle) / half_width, -1.0, 1.0).reshape(-1, 1)
@@ -50,7 +52,8 @@ class NumberColumn:
 
 @dataclass(frozen=True, slots=True)
 class CategoryColumn:
-    """One of the declared categories, given by its position in the declaration; mapped to as many columns of 0 and 1.
+    """One of the declared categories, given by its position in the declaration and mapped to one column of 0 and 1 for
+    each category.
 
     A code that is not a position (-1, say, for a category that was not declared) gives a row of zeros.
     """
@@ -100,7 +103,7 @@ def feature_norm_bound(columns: Sequence[Column], order: float = 2.0) -> float:
 
 
 def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float64]:
-    """Read each column by its declaration.
+    """Return the scaled rows: each column is read by its declaration.
 
     Args:
         columns: The declarations.
@@ -108,11 +111,11 @@ def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -
 
     Returns:
         shape (n, num_features(columns)), float64, entries in [-1, 1]. A row with a value that is not finite is NaN
-        throughout, by which `trainer.run` knows that it contributes nothing.
+        throughout, so that `trainer.run` lets it contribute nothing.
 
     Guarantees:
         - scaling_is_row_by_row: a row of the result depends on that row and on the declarations.
-        - scaled_values_are_within_one: or the whole row is marked; no value raises or warns.
+        - scaled_values_are_within_one: or the whole row is NaN; no value raises or warns.
 
     Raises:
         InvalidValue: If there is not one array of the same length for each declaration, or there are no declarations.
@@ -139,15 +142,15 @@ def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -
 
 
 def memory_of_rows(columns: Sequence[Column], capacity: int) -> int:
-    """Return bytes that the rows of a training take at most: as given, scaled, and in slots in float64.
+    """Return the most bytes that the rows of a training take: as given, scaled, and in slots in float64.
 
     Args:
         columns: The declarations.
-        capacity: The slots, a public number; there are as many rows at most.
+        capacity: The number of slots, a public number; there are at most as many rows.
 
     >>> memory_of_rows([NumberColumn(0.0, 1.0)] * 100, 10**6) / 10**9
     2.448
     """
     width = num_features(columns)
-    # Each part has a label, too; a slot also has its square, whether it is filled, and its position.
+    # Each of the three also has a label. A slot also has its squared norm, its position, and whether it is filled.
     return 8 * capacity * ((len(columns) + 1) + (width + 1) + (width + 4))

@@ -1,4 +1,5 @@
-"""How well a released model predicts public rows. A score is a statistic of its rows: private ones never come here."""
+"""This module scores a released model on public rows. A score is a statistic of its rows, so private rows never come
+here."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Rows are predicted in blocks of this many numbers, or one by one; a hidden layer is taken to have this width.
 _BLOCK_NUMBERS, _WIDE_LAYER = 2**21, 1024
-#: Most probabilities that are kept at once to be ranked: 160 MB.
+#: The most probabilities that are kept at once for ranking: 160 MB.
 _RANKED_NUMBERS = 2 * 10**7
 #: A confusion table for more classes would be too large to read.
 MAX_CONFUSED_CLASSES = 20
@@ -32,12 +33,14 @@ class ClassScores:
 
     Attributes:
         accuracy: Share of rows whose class is predicted.
-        balanced_accuracy: Mean of that share over the classes that occur.
-        log_loss: Mean of -log of the true class's probability, in nats; None without probabilities that are numbers.
-        auc: Area under the ROC curve; of more than two classes the mean over each class against the rest. None if
-            only one class occurs, or there is too much to rank.
-        calibration_error: Mean distance, over equal bins of the predicted class's probability, between that and the
-            share of rows that are predicted rightly. None as `log_loss`.
+        balanced_accuracy: Mean, over the classes that occur, of the share of the class's rows that are predicted
+            rightly.
+        log_loss: Mean of -log of the true class's probability, in nats; None if there are no probabilities, or if some
+            are not numbers.
+        auc: Area under the ROC curve; for more than two classes, the mean of the areas of each class against the rest.
+            None if only one class occurs, or there is too much to rank.
+        calibration_error: Mean distance, over equal bins of the predicted class's probability, between that probability
+            and the share of rows that are predicted rightly. None where `log_loss` is None.
         confusion_matrix: Rows by true class, columns by predicted class; None for many classes.
     """
 
@@ -56,8 +59,8 @@ class NumberScores:
     Attributes:
         mean_absolute_error: Mean of |predicted - label|.
         root_mean_squared_error: Root of the mean of (predicted - label)^2; None if squares overflow.
-        r_squared: 1 - (sum of squared errors) / (sum of squared distances of labels from their mean); None likewise,
-            and where all labels are equal.
+        r_squared: 1 - (sum of squared errors) / (sum of squared distances of labels from their mean); None if squares
+            overflow, or if all labels are equal.
     """
 
     mean_absolute_error: float
@@ -69,7 +72,7 @@ def class_scores(model: Model, parameters: Parameters, features: npt.ArrayLike, 
     """Score a classifier on public rows.
 
     Args:
-        model: One that predicts classes.
+        model: A model that predicts classes.
         parameters: The released parameters.
         features: shape (n, p), scaled by declared bounds.
         labels: shape (n,), codes of classes.
@@ -116,10 +119,10 @@ def number_scores(model: Model, parameters: Parameters, features: npt.ArrayLike,
     """Score a regression on public rows, in the unit of the labels that are given.
 
     Args:
-        model: One that predicts numbers.
+        model: A model that predicts numbers.
         parameters: The released parameters.
         features: shape (n, p), scaled by declared bounds.
-        labels: shape (n,), scaled likewise.
+        labels: shape (n,), scaled to [-1, 1].
 
     Raises:
         InvalidValue: If there are no rows, or the numbers of labels and rows differ.
@@ -145,13 +148,14 @@ def _checked(features: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[FloatArray
 
 
 def row_blocks(model: Model, rows: int) -> Iterator[slice]:
-    """Slices of the rows in turn, each of a bounded number of features and logits."""
+    """Yield slices of the rows in order, each with a bounded number of features and logits."""
     step = max(1, _BLOCK_NUMBERS // max(model.num_features, model.num_classes, _WIDE_LAYER))
     yield from (slice(start, start + step) for start in range(0, rows, step))
 
 
 def _auc(shown: FloatArray, true: npt.NDArray[np.intp]) -> float | None:
-    """Return the mean over classes, each against the rest; of two classes both have the same area."""
+    """Return the mean, over classes, of the area of the class against the rest. With two classes both areas are
+    equal."""
     areas = [
         _area(shown[:, each], true == each) for each in range(shown.shape[1]) if 0 < np.sum(true == each) < len(true)
     ]
@@ -159,7 +163,8 @@ def _auc(shown: FloatArray, true: npt.NDArray[np.intp]) -> float | None:
 
 
 def _area(scores: FloatArray, is_positive: npt.NDArray[np.bool_]) -> float:
-    """Return the chance that a positive row has the larger score than a negative one, half of it if they are equal."""
+    """Return the probability that a positive row has a larger score than a negative row; equal scores count as one
+    half."""
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[place]
     positive = int(is_positive.sum())

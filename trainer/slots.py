@@ -1,4 +1,5 @@
-"""The declared places in a secret order, each taken once. The order is drawn before any record is read."""
+"""This module hands out the declared places in a secret order, each of them once. The order is drawn before any record
+is read."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ class SecretSlots:
     """Hands out slots in an order that is drawn from the declared size alone.
 
     Guarantees:
-        - no_slot_is_taken_twice: so that a record has a part in one mean, or in none.
+        - no_slot_is_taken_twice: so a record contributes to one mean at most.
         - rows_beyond_the_declared_size_are_never_read.
     """
 

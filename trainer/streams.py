@@ -1,4 +1,5 @@
-"""The streams of randomness of one run: one for each purpose, so that none depends on how much another is used."""
+"""This module has the random streams of one run, one for each purpose, so that no stream depends on how much another is
+used."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ MAX_SEED = 2**128 - 1
 class RandomStreams:
     """Independent streams of one run, each with a key of its own.
 
-    They are apart so that the noise is the same whatever the number of records: it depends on the plan alone.
+    They are separate so that the noise depends on the plan alone, and not on the number of records.
 
     Attributes:
-        slots: Decides the slot of each record.
-        sampling: Decides who takes part in a step.
-        noise: The noise that is added to sums.
-        initialisation: The point that training starts from.
-        release: Decides which point is released, if one is drawn.
+        slots: The stream that decides the slot of each record.
+        sampling: The stream that decides which records take part in a step.
+        noise: The stream of the noise that is added to sums.
+        initialisation: The stream of the point from which training starts.
+        release: The stream that decides which point is released, if one is drawn.
     """
 
     slots: Keystream
@@ -43,40 +44,40 @@ class RandomStreams:
     release: Keystream
 
     def state(self) -> dict[str, Any]:
-        """Return the state of every stream; it determines everything that is drawn from then on."""
+        """Return the state of every stream, which determines all later draws."""
         return {field.name: getattr(self, field.name).state for field in fields(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         for field in fields(self):
             getattr(self, field.name).state = state[field.name]
 
     def gaussian_noise(self) -> Noise:
-        """Return a source of rounded normal variates; one source takes the whole stream."""
+        """Return a source of rounded normal variates, which uses the whole stream."""
         return RoundedGaussian(self.noise)
 
     def selections(self) -> Selections:
-        """Return exact selections with Gumbel noise; one source takes the whole stream."""
+        """Return a source of exact selections with Gumbel noise, which uses the whole stream."""
         return Selections(self.noise)
 
     def generalized_gaussian_noise(self) -> GeneralizedGaussianNoise:
-        """Generalised Gaussian vectors; one source takes the whole stream."""
+        """Return a source of generalised Gaussian vectors, which uses the whole stream."""
         return GeneralizedGaussianNoise(self.noise)
 
     def coins(self) -> Coins:
-        """Fair coins; one source takes the whole stream."""
+        """Return a source of fair coins, which uses the whole stream."""
         return Coins(self.noise)
 
     def sampler(self, sampling: Sampling, steps: int, divisor: int, dataset_size: int, records: Records) -> Sampler:
-        """Return what draws the slots of the steps of a phase; see `sampler_for`."""
+        """Return the sampler that draws the slots of a phase's steps; see `sampler_for`."""
         return sampler_for(sampling, steps, divisor, dataset_size, records, self.sampling)
 
 
 def random_streams(seed: int | None = None) -> RandomStreams:
-    """Fresh streams, each with a full key of its own from the operating system.
+    """Return fresh streams, each with a full key of its own from the operating system.
 
     Args:
-        seed: For runs on public data alone: keys are then derived from it, and the run repeats.
+        seed: A seed, for runs on public data only. Keys are then derived from it, and the run can be repeated.
 
     Guarantees:
         - unseeded_streams_differ: without a seed every call has new keys of 128 bits of the system's entropy.

@@ -1,4 +1,5 @@
-"""Shared code of trainers whose plan is one structured phase: the state between steps, and the checks of a plan."""
+"""This module is shared by trainers whose plan is one structured phase: it has the state between steps, and checks of a
+plan."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ D = TypeVar("D")
 
 
 class StructuredSteps(Resumable):
-    """Counts steps, and keeps the point that they lead to and a source of noise.
+    """A trainer that counts steps and keeps the point after them and a source of noise.
 
-    A subclass names in ``kept`` what else goes on from step to step.
+    A subclass names in ``kept`` what else is carried from step to step.
 
     Args:
         task: The task of a plan of one structured phase.
         noise: The source of the noise.
-        start: shape (d,), float64; None is 0, the centre of a ball.
+        start: The first point, shape (d,), float64; None means 0, the centre of a ball.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_done", "_point", "_noise")
@@ -53,7 +54,7 @@ class StructuredSteps(Resumable):
 
 
 def initial_point(task: Task) -> Array:
-    """Return the point that the model's training starts from: shape (d,), float64."""
+    """Return the point from which the model's training starts: shape (d,), float64."""
     xp = task.records.xp
     return xp.asarray(task.model.initial(task.streams.initialisation), dtype=xp.float64)
 
@@ -62,9 +63,9 @@ def only_phase(plan: Plan, phase_type: type[P], *, exactly: bool = False, where:
     """Return the plan's only phase.
 
     Args:
-        phase_type: The type that it must have.
-        exactly: Whether a subclass is refused, too.
-        where: The domain that the phase needs, in words, for the refusal.
+        phase_type: The type that the phase must have.
+        exactly: Whether a phase of a subclass is refused, too.
+        where: The domain that the phase needs, in words, for the message.
 
     Raises:
         InvalidValue: If the plan has several phases, or its phase is of another kind.
@@ -87,7 +88,7 @@ def domain_of(plan: Plan, domain_type: type[D], phase_type: type[StructuredPhase
 
 
 def another_plan(plan: Plan, phase_type: type[StructuredPhase], where: str = "") -> InvalidValue:
-    """Return the refusal of a plan that is not the algorithm's."""
+    """Return the error for a plan that is not a plan of the algorithm."""
     return InvalidValue(
         f"{plan.algorithm} runs plans of one phase of {phase_type.kind}{where}",
         code="invalid_plan",
@@ -99,7 +100,7 @@ def check_positions(plan: Plan, words: str) -> None:
     """Refuse a relation under which neighbours have records at other positions.
 
     Args:
-        words: Why positions matter.
+        words: The message, which says why positions matter.
 
     Raises:
         InvalidValue: If a record may come or go.
@@ -112,10 +113,10 @@ def check_kept(name: str, bound: float, dtype: str = "float64", rescale: str = "
     """Refuse a bound of the only phase that a numeric type cannot keep.
 
     Args:
-        name: The phase's field.
-        bound: Its value, or the smallest of several.
-        dtype: The type.
-        rescale: The change that would make the bound larger.
+        name: The name of the phase's field.
+        bound: The value of the field, or the smallest of its values.
+        dtype: The numeric type.
+        rescale: The quantity to rescale, in words, which makes the bound larger.
 
     Raises:
         InvalidValue: If the bound is too small.

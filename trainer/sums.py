@@ -1,8 +1,9 @@
-"""Sums over the slots of a step: whole numbers of a grid's steps are all that leaves the records.
+"""This module sums over the slots of a step. Only whole numbers of a grid's steps leave the records.
 
-Slots are read block by block; how many there are, and so every shape, is public. A record is in one place of one block.
-What it contributes is a function of the record, its place and the point; the other contributions do not depend on it,
-bit by bit, since every row of a product with a matrix is made of its own row alone. Each block's sum is rounded to the
+Slots are read block by block. The number of slots, and so every shape, is public. A record is in one place of one
+block. Its contribution is a function of the record, its place and the point. The other contributions do not depend on
+it, bit by bit, since every row of a product with a matrix is computed from that row alone. Each block's sum is rounded
+to the
 grid in pieces, and whole numbers are added exactly: so two neighbouring sums differ by one piece's rounding, whatever
 the number of slots. `trainer.grid` has the inequality.
 """
@@ -20,10 +21,10 @@ from trainer.grid import Grid
 from trainer.models import Model
 from trainer.records import Records, Selection
 
-#: The blocks whose work a device begins at once, because starting a call takes it as long as the work of a block.
+#: The number of blocks that one call to a device handles, since starting a call takes as long as the work of a block.
 _DEVICE_BLOCKS = 8
 
-#: From slots to their gradients and to factors that make each of them a contribution no longer than 1.
+#: A function from slots to their gradients, and to factors that make each gradient a contribution no longer than 1.
 Contributions = Callable[[Selection], tuple[Gradients, Array]]
 
 
@@ -32,14 +33,14 @@ def summed(records: Records, slots: Selection, dimension: int, block_rows: int, 
 
     Args:
         records: All slots.
-        slots: Those that take part, padding included.
+        slots: The slots that take part, padding included.
         dimension: The dimension d.
-        block_rows: Slots that the host reads at a time.
+        block_rows: The number of slots that the host reads at a time.
         grid: The grid on which the sum lies.
-        of: Computes the contributions of slots, in units of the contribution bound.
+        of: The function that computes the contributions of slots, in units of the contribution bound.
 
     Guarantees:
-        - non_finite_gradients_become_zero, unusable_rows_contribute_nothing: as ``of`` gives them the factor 0.
+        - non_finite_gradients_become_zero, unusable_rows_contribute_nothing: since ``of`` gives them the factor 0.
         - one_record_moves_the_sum_by_at_most_the_bound: by 1 / ``grid.step`` in the norm of the claim.
     """
     xp = records.xp
@@ -57,12 +58,12 @@ def summed(records: Records, slots: Selection, dimension: int, block_rows: int, 
 class BoundedSum:
     """Sums of gradients that are clipped or normalised in the l2 norm.
 
-    A record of weight w in (0, 1] contributes w times its bounded gradient, which is no longer than the bound either.
+    A record of weight w in (0, 1] contributes w times its bounded gradient, which is also no longer than the bound.
 
     Attributes:
         model: The model whose gradients are taken.
         records: All slots.
-        dtype: The run's: of the stored rows, the logits and the sums of pieces.
+        dtype: The numeric type of the run: of the stored rows, the logits and the sums of pieces.
     """
 
     model: Model
@@ -74,7 +75,7 @@ class BoundedSum:
 
         Args:
             point: shape (d,), float64.
-            slots: Those that take part.
+            slots: The slots that take part.
             bound: The rule by which gradients are bounded; contributions are in units of its ``contribution_bound``.
             grid: The grid on which the sum lies.
         """
@@ -82,12 +83,12 @@ class BoundedSum:
         return summed(self.records, slots, point.shape[0], self.model.block_rows, grid, contributions)
 
     def contributions(self, point: Array, bound: GradientBound, margin: float) -> Contributions:
-        """Return what slots contribute at a point.
+        """Return the contributions of slots at a point.
 
         Args:
             point: shape (d,), float64.
             bound: The rule by which gradients are bounded; contributions are in units of its ``contribution_bound``.
-            margin: The relative distance that they keep from it.
+            margin: The relative distance of the contributions from the contribution bound.
         """
         narrow = narrowed(self.records, point, self.dtype)
 
@@ -96,7 +97,7 @@ class BoundedSum:
             gradients, xp = self.model.gradients(narrow, block), block.xp
             norms, weights = gradients.norms(), self.model.record_weights(block)
             if weights is not None:
-                # These norms are of gradients without weights: a bound on weighted ones would undo the weights.
+                # These are norms of gradients without weights: bounding the weighted gradients would undo the weights.
                 norms = norms / weights
             usable = xp.isfinite(norms)
             factors = contribution_factors(bound, xp.where(usable, norms, xp.ones_like(norms)), margin)
@@ -106,6 +107,6 @@ class BoundedSum:
 
 
 def narrowed(records: Records, point: Array, dtype: str) -> Array:
-    """Return the point in the run's dtype, as products with records take it: without numbers that are too small."""
+    """Return the point in the run's dtype, for products with records. Numbers that are too small become zero."""
     xp = records.xp
     return flushed(xp, xp.astype(as_float64(xp, point), float_dtype(xp, dtype)), TINY[dtype])

@@ -1,8 +1,8 @@
-"""The leaves of binary trees of averaged gradients, one a step, over secret slots.
+"""This module visits the leaves of binary trees of averaged gradients, one leaf a step, over secret slots.
 
-Leaf l of a tree of depth tau first refreshes one node: the root where l = 0, else the right child at depth tau less the
-number of trailing zero bits of l; the nodes below it are left children, which copy it. So one estimate and one entry
-point per depth are all that is kept.
+Leaf l of a tree of depth tau first refreshes one node: the root if l = 0, else the right child at depth tau minus the
+number of trailing zero bits of l. The nodes below that node are left children, which copy its estimate. So only one
+estimate and one entry point per depth are kept.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class TreeWalk(StructuredSteps):
         task: The task of such a plan.
         phase: The plan's only phase.
         radius: The radius of the ball.
-        sums: Sums of gradients that are clipped in the ball's dual norm.
+        sums: The sums of gradients that are clipped in the ball's dual norm.
         noise: The source of the algorithm's noise.
 
     Guarantees:
-        - no_record_is_read_twice: each slot belongs to one node of one tree, or to none.
+        - no_record_is_read_twice: each slot belongs to one node of one tree, or to no node.
         - a_node_moves_by_what_was_charged: between neighbours the mean of a node at depth j differs by at most
-          s c_j 2^j / b in the dual norm, for any losses, and not at all where the record is another node's.
-        - iterates_stay_in_the_ball: each is a convex combination of the last one and of a point of it.
+          s c_j 2^j / b in the dual norm, for any losses, and not at all if the record belongs to another node.
+        - iterates_stay_in_the_ball: each iterate is a convex combination of the last one and of a point of the ball.
     """
 
     kept = (*StructuredSteps.kept, "_slots")
@@ -62,16 +62,16 @@ class TreeWalk(StructuredSteps):
 
     @abstractmethod
     def _mean(self, slots: Indices, depth: int, term: Term) -> Array:
-        """Return what is kept of a node's mean: shape (d,), float64; the algorithm's noise may be elsewhere."""
+        """Return the node's mean as it is kept: shape (d,), float64. Some algorithms add the noise later, not here."""
 
     @abstractmethod
     def _distance(self, entry: Array) -> float:
-        """Return the distance of the point from the entry, in the ball's norm. It is public."""
+        """Return the distance of the point from the entry point, in the ball's norm. The distance is public."""
 
     @abstractmethod
     def _moved(self, estimate: Array, tree: int, step_size: float) -> Array:
-        """Return the next point: so much of the way to a point of the ball, by a leaf's estimate in tree number
-        ``tree``.
+        """Return the next point, which is a given share of the way to a point of the ball that the leaf's estimate in
+        tree number ``tree`` selects.
         """
 
     def _refresh(self, tree: int, depth: int) -> None:
@@ -88,7 +88,8 @@ class TreeWalk(StructuredSteps):
         self._entries = self._entries[:depth] + [self._point] * below
 
     def _bound(self, entry: Array, depth: int) -> float:
-        """Return the bound on a change since the entry, from public points; it never exceeds the planned bound."""
+        """Return the bound on a change since the entry point, from public points. It never exceeds the planned
+        bound."""
         return min(self._trees.planned_bound(self._radius, depth), self._trees.smoothness * self._distance(entry))
 
     def state(self) -> State:

@@ -1,6 +1,6 @@
-"""Frank-Wolfe steps in the l1 ball: a vertex by report-noisy-max, and a step towards it.
+"""A Frank-Wolfe step in the l1 ball selects a vertex by report-noisy-max and moves towards it.
 
-The selection is exact on the scores as computed: the noise has no last value, however rare it is.
+The selection is exact on the scores as computed: the noise is not truncated at any value.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Vertex:
     """A vertex of an l1 ball.
 
     Attributes:
-        index: Its only coordinate that is not 0.
-        value: That coordinate: plus or minus the radius.
+        index: The index of the only coordinate that is not 0.
+        value: The value of that coordinate: plus or minus the radius.
     """
 
     index: int
@@ -25,13 +25,14 @@ class Vertex:
 
 
 def noisy_vertex(gradient: Array, radius: float, selections: Selections, noise_scale: float) -> Vertex:
-    """Return the vertex u of least <u, gradient> - noise_scale G_u, with a standard Gumbel G_u for each.
+    """Return the vertex u with the least <u, gradient> - noise_scale G_u, where each G_u is an independent standard
+    Gumbel variate.
 
     Args:
         gradient: shape (d,), float64.
         radius: The radius of the l1 ball.
-        selections: They choose among 2 d scores: of +D e_1..+D e_d, then of -D e_1..-D e_d.
-        noise_scale: In units of a score.
+        selections: The source of selections among 2 d scores: those of +D e_1..+D e_d, then those of -D e_1..-D e_d.
+        noise_scale: The scale of the noise, in the unit of the scores.
     """
     xp, size = namespace_of(gradient), gradient.shape[0]
     scores = radius * xp.concat([gradient, -gradient])
@@ -40,7 +41,7 @@ def noisy_vertex(gradient: Array, radius: float, selections: Selections, noise_s
 
 
 def towards(point: Array, vertex: Vertex, step_size: float) -> Array:
-    """Return point + step_size (vertex - point), in an array of its own; in the ball wherever the point is.
+    """Return point + step_size (vertex - point) in a new array. It is in the ball whenever the point is.
 
     >>> import numpy as np
     >>> towards(np.array([0.5, 0.0]), Vertex(1, -2.0), 0.5).tolist()

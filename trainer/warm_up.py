@@ -1,6 +1,7 @@
-"""Compiles all inner loops, so that no request and no run waits for a compiler: ``python -m trainer.warm_up``.
+"""This module compiles all inner loops, so that no request and no run waits for a compiler: ``python -m
+trainer.warm_up``.
 
-Setup runs it once, and so does the build of an image; what is compiled is kept on disk (`accounting.compiled`).
+Setup runs it once, and so does the build of an image. The compiled code is kept on disk (`accounting.compiled`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The accounting engine beside dp-accounting, Opacus, prv_accountant and autodp: `make bench-accounting`."""
+"""`make bench-accounting` compares the accounting engine with dp-accounting, Opacus, prv_accountant and autodp."""

@@ -22,7 +22,7 @@ from benchmarks.accounting.goals import goals
 from benchmarks.accounting.peers import DISTRIBUTIONS, PEERS
 from benchmarks.timing import Effort
 
-#: A peer may ask for more memory than the machine has; it shall get an error, and the others their turn.
+#: The limit of memory. A peer that asks for more memory gets an error, and the others still get their turn.
 MEMORY_BYTES = 6 * 2**30
 
 ONE_ROUND = Effort(rounds_at_least=1, rounds_at_most=1, limit=10.0)
@@ -116,7 +116,8 @@ def main() -> None:
 
 
 def be_quiet() -> None:
-    """No log lines and warnings from either side: writing them would cost time, more to the one that warns more."""
+    """Turn off log lines and warnings of both sides, since writing them takes time, and one side writes more than the
+    other."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.accounting.allocations`: random allocation beside PLD_accounting, which is made for it.
+"""`python -m benchmarks.accounting.allocations`: compare random allocation with PLD_accounting, which is made for it.
 
-Both give two ends, in both directions of `add_or_remove_one`. A difference is the attained end of ours or the upper end
-of theirs alone. Each is asked once, with the numbers as they are; times are CPU times of one process.
+Both sides return two ends, for both directions of `add_or_remove_one`. Each is asked once, with the exact numbers;
+times are CPU times of one process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks import report
 from benchmarks.accounting.verdicts import failure
 
 DISTRIBUTIONS = ("numpy", "scipy", "dp-accounting", "pld-accounting")
-#: Seconds that they have for one case; then it counts as none.
+#: The time in seconds that PLD_accounting has for one case; after that, it counts as no answer.
 LIMIT = 60.0
 WIDTH, SECONDS = 1e-6, 1.5
 
@@ -56,7 +56,7 @@ CASES = (
 
 
 def ours(case: Allocation) -> tuple[float, float]:
-    """Our certified interval."""
+    """Return our certified interval."""
     sampling = RandomAllocation(case.bins, case.chosen)
     event = Event(Gaussian(case.noise_multiplier), sampling, case.bins * case.epochs)
     value = epsilon_for_delta([event], NeighboringRelation.ADD_OR_REMOVE_ONE, case.delta).value
@@ -64,7 +64,7 @@ def ours(case: Allocation) -> tuple[float, float]:
 
 
 def theirs(case: Allocation) -> tuple[float, float]:
-    """PLD_accounting's two ends, at its default accuracy."""
+    """Return PLD_accounting's two ends, at its default accuracy."""
     library: Any = import_module("PLD_accounting")
     upper, lower = library.gaussian_allocation_epsilon_range(
         delta=case.delta,
@@ -82,7 +82,7 @@ def _timed(case: Allocation) -> tuple[tuple[float, float], float]:
 
 
 def measured() -> list[dict[str, Any]]:
-    """Return every case, each side once."""
+    """Return the answers to every case, with each side asked once."""
     # The first answer of a process loads either engine.
     first = Allocation(2.0, 10, 1, 2, 1e-4)
     ours(first)
@@ -93,7 +93,7 @@ def measured() -> list[dict[str, Any]]:
         begun = time.process_time()
         row["ours"] = dict(zip(("lower", "upper"), ours(case), strict=True))
         row["our_seconds"] = time.process_time() - begun
-        with get_context("fork").Pool(1) as process:  # nothing else interrupts what is compiled
+        with get_context("fork").Pool(1) as process:  # nothing else can interrupt compiled code
             try:
                 ends, row["their_seconds"] = process.apply_async(_timed, (case,)).get(LIMIT)
                 row["theirs"] = dict(zip(("lower", "upper"), ends, strict=True))
@@ -105,7 +105,7 @@ def measured() -> list[dict[str, Any]]:
 
 
 def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what was asked of these cases, and what came."""
+    """Return the goals for these cases, and the measured figures."""
     answered = [row for row in rows if "upper" in row["theirs"]]
     above = [row for row in answered if row["ours"]["upper"] > row["theirs"]["upper"]]
     single = [row for row in rows if row["case"]["chosen"] == 1]
@@ -134,7 +134,7 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def allocations_section(figures: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of the page."""
+    """Return the lines of the page."""
     yield f"Random allocation beside PLD_accounting {figures['versions']['pld-accounting']} (`{figures['command']}`,"
     yield f"{figures['date']}, {report.commit_of(figures)}; {figures['machine']['cpu']}, CPU times of one process):"
     yield ""
@@ -165,7 +165,7 @@ def _row(row: Mapping[str, Any]) -> list[str]:
 
 
 def _ends(interval: Mapping[str, Any]) -> str:
-    """Both ends with as many digits as tell them apart, up to nine."""
+    """Return both ends with enough digits to tell them apart, up to nine."""
     lower, upper = float(interval["lower"]), float(interval["upper"])
     digits = min(9, max(4, 2 - math.floor(math.log10(max(upper - lower, 1e-12)))))
     return f"{lower:.{digits}f} to {upper:.{digits}f}"

@@ -1,4 +1,4 @@
-"""What is asked of both sides. Draws have fixed seeds, so that the next run asks the same."""
+"""This module has the questions to both sides. Draws have fixed seeds, so that the next run asks the same questions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class FixedSize:
     """Batches of a fixed size without replacement, under replace_one: what do they cost at ``delta``?
 
     Attributes:
-        noise_multiplier: over the contribution bound, half the sensitivity of this relation.
+        noise_multiplier: The noise's standard deviation over the contribution bound, which is half the sensitivity of
+            this relation.
     """
 
     noise_multiplier: float
@@ -58,7 +59,7 @@ TARGETS = (
     Target(0.001, 20_000, 4.0, 1e-6),
 )
 
-#: Training runs of every size; the deltas are those of round epsilons, which 30 digits confirm.
+#: Training runs of every size. The deltas belong to round epsilons, which a computation with 30 digits confirms.
 TRAININGS = (
     Training(1.0, 0.02, 5000, 1.0039287035e-5, reference=9.4),
     Training(4.0, 0.01, 10_000, 1.0000000121e-5, reference=0.9468668),
@@ -72,7 +73,7 @@ TRAININGS = (
     Training(4.0, 0.01, 1000, 1.0008490687e-25, reference=0.8357),
 )
 
-#: The same epsilon with a thousand and with a million steps: only the noise differs.
+#: Runs with the same epsilon and a thousand or a million steps: the noise differs accordingly.
 MATCHED = (
     Target(0.01, 1000, 2.0, 1e-5),
     Target(0.02, 1000, 3.0, 1e-5),
@@ -92,7 +93,7 @@ FIXED_SIZES = (
 
 
 def random_targets(count: int, seed: int = 71) -> Iterator[Target]:
-    """Calibrations as people ask for them."""
+    """Return calibrations of the kind that people ask for."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         q, epsilon, delta = _log_uniform(rng, 1e-4, 0.1), _log_uniform(rng, 0.1, 10.0), _log_uniform(rng, 1e-8, 1e-4)
@@ -100,9 +101,10 @@ def random_targets(count: int, seed: int = 71) -> Iterator[Target]:
 
 
 def few_participations(count: int, seed: int = 72) -> Iterator[Training]:
-    """2 to 100 steps, fewer than two participations expected: where a characteristic function decays slowly.
+    """Return runs of 2 to 100 steps with fewer than two expected participations, where a characteristic function decays
+    slowly.
 
-    Deltas stay below the probability of taking part at all: above it epsilon is 0.
+    Deltas stay below the probability of taking part at all, since epsilon is 0 above it.
     """
     rng = np.random.default_rng(seed)
     for _ in range(count):
@@ -113,7 +115,7 @@ def few_participations(count: int, seed: int = 72) -> Iterator[Training]:
 
 
 def wide_draw(count: int, seed: int = 73) -> Iterator[Training]:
-    """The whole range in which the engine promises narrow intervals, uniformly in the logarithms."""
+    """Return cases from the whole range in which the engine promises narrow intervals, uniform in the logarithms."""
     rng = np.random.default_rng(seed)
     relations = (NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE)
     for index in range(count):

@@ -1,7 +1,9 @@
-"""`python -m benchmarks.accounting.draws`: how long random questions of every scheme take, and which have no answer.
+"""`python -m benchmarks.accounting.draws`: measure how long random questions of every scheme take, and which of them
+get no answer.
 
 Corners of small sampling probabilities and of small epsilons are drawn on purpose. Times are CPU times of one core, at
-the default effort. Writes benchmarks/results/draws.json, and prints a table; `--specs` asks so many of each scheme.
+the default effort. Writes benchmarks/results/draws.json, and prints a table; `--specs` sets the number of questions of
+each scheme.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from accounting.relations import NeighboringRelation
 from benchmarks import report
 
 SPECS, SEED = 1000, 74
-#: The goal: 99 of 100 take no longer.
+#: The goal: 99 of 100 questions take no longer than this.
 DRAW_SECONDS = 2.0
 _LEVELS = (0.5, 0.9, 0.99, 1.0)
 _SLOWEST = 5
@@ -33,7 +35,7 @@ _SLOWEST = 5
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Epsilon of an event at a delta, for a group of so many records."""
+    """A question: the epsilon of an event at a delta, for a group of the given size."""
 
     event: Event
     relation: NeighboringRelation
@@ -55,12 +57,12 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def _probability(rng: np.random.Generator) -> float:
-    """One in three is tiny."""
+    """Draw a sampling probability; one in three is tiny."""
     return _log_uniform(rng, 1e-9, 1e-5) if rng.random() < 1 / 3 else _log_uniform(rng, 1e-5, 0.9)
 
 
 def _noise(rng: np.random.Generator) -> float:
-    """One in three is large: there epsilon is small."""
+    """Draw a noise multiplier; one in three is large, so that epsilon is small."""
     return _log_uniform(rng, 8.0, 800.0) if rng.random() < 1 / 3 else _log_uniform(rng, 0.3, 8.0)
 
 
@@ -120,7 +122,7 @@ SCHEMES: Mapping[str, Draw] = {
 
 
 def measure(name: str, specs: int) -> dict[str, Any]:
-    """Ask so many random questions of a scheme."""
+    """Ask the given number of random questions about a scheme, and return the times and failures."""
     # The first answer of a process loads the engine.
     SCHEMES[name](np.random.default_rng(SEED)).ask()
     rng = np.random.default_rng([SEED, list(SCHEMES).index(name)])
@@ -133,7 +135,7 @@ def measure(name: str, specs: int) -> dict[str, Any]:
         began = time.process_time()
         try:
             answer = question.ask()
-        except Exception as error:  # What is measured is whether there is one.
+        except Exception as error:  # Here it only matters whether there is an answer.
             refused.append(f"{question}: {error!r}")
             continue
         finally:
@@ -157,7 +159,7 @@ def measure(name: str, specs: int) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A Markdown table of the results."""
+    """Return a Markdown table of the results."""
     return report.markdown_table(
         ["scheme", "specs", "median", "90 %", "99 %", "longest", "refused", "stopped at their effort"],
         [

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.accounting.factorisations`: our banded matrices beside those that JAX Privacy finds.
+"""`python -m benchmarks.accounting.factorisations`: compare our banded matrices with those that JAX Privacy finds.
 
-Each side finds the matrix with a number of bands, and then its number, with the noise that a target asks for. Both are
-judged by the same function, in float64: the error of prefix sums at the norm 1. JAX compiles what it runs in each call,
-which is part of the time that its caller waits; ours forgets what it found before. JAX has an environment of its own.
+Each side finds the matrix with a given number of bands, and then chooses the number of bands for a target, with the
+noise that the target needs. Both are judged by the same function, in float64: the error of prefix sums at the norm 1.
+JAX compiles its code in each call, and the caller waits for that, so it is timed; ours clears its caches before each
+call. JAX has an environment of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Figures = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A matrix, the seconds that it took, and the noise multiplier of a target if it was asked for one."""
+    """A matrix that was found, the seconds that it took, and the noise multiplier if a target was given."""
 
     coefficients: tuple[float, ...]
     seconds: float
@@ -56,7 +57,7 @@ class Found:
 
 
 def timed(find: Callable[[], tuple[Sequence[float], float]]) -> Found:
-    """Call ``find``, for coefficients and a noise multiplier."""
+    """Call ``find``, which returns coefficients and a noise multiplier, and time it."""
     optimal.cache_clear()
     begun = time.perf_counter()
     coefficients, noise = find()
@@ -65,7 +66,7 @@ def timed(find: Callable[[], tuple[Sequence[float], float]]) -> Found:
 
 
 def matrices(steps: int, bands: int, objective: Objective, rounds: int) -> dict[str, Any]:
-    """Return both sides' matrix with so many bands; of the times the median over the rounds."""
+    """Return both sides' matrix with the given number of bands, and the median of the times over the rounds."""
     toeplitz: Any = import_module("jax_privacy.matrix_factorization.toeplitz")
     reduction = getattr(import_module("jax.numpy"), objective.value)
     ours = [timed(lambda: (optimal(Workload(steps), bands, objective).coefficients, 1.0)) for _ in range(rounds)]
@@ -77,7 +78,7 @@ def matrices(steps: int, bands: int, objective: Objective, rounds: int) -> dict[
 
 
 def choices(epsilon: float) -> dict[str, Any]:
-    """Return both sides' choice of bands with its noise, for a target; neither is asked twice."""
+    """Return both sides' choice of bands with its noise, for a target. Each side is asked once."""
     toeplitz: Any = import_module("jax_privacy.matrix_factorization.toeplitz")
 
     def ours() -> tuple[Sequence[float], float]:
@@ -120,7 +121,7 @@ def _beside(ours: Sequence[Found], theirs: Sequence[Found], steps: int, objectiv
 
 
 def goals(figures: Figures) -> list[dict[str, Any]]:
-    """No more error at the same bands than theirs but for rounding, and for a target; and sooner."""
+    """Return the goals: up to rounding no more error than theirs, at the same bands and for a target, in less time."""
     same, chosen = figures["matrices"], figures["choices"]
     worst = max(row["error_ratio"] for row in same)
     errors = [row["error_ratio"] for row in chosen]
@@ -201,7 +202,7 @@ def factorisations_section(figures: Figures) -> list[str]:
 def main() -> None:
     """Measure, write, and say how it went."""
     output, is_quick = report.asked("factorisations", __doc__)
-    logging.disable(logging.WARNING)  # of orders that do not converge, thousands
+    logging.disable(logging.WARNING)  # there are thousands, about orders that do not converge
     started = time.perf_counter()
     sizes, rounds = (SIZES[:1], 1) if is_quick else (SIZES, 3)
     figures: dict[str, Any] = {

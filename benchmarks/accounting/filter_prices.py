@@ -1,7 +1,8 @@
-"""`python -m benchmarks.accounting.filter_prices`: what budgets of approximate Gaussian DP charge for what plans cost.
+"""`python -m benchmarks.accounting.filter_prices`: compare what budgets of approximate Gaussian DP charge with what
+plans cost.
 
-A plan's charge is the epsilon of the smallest budget that has room for it, for itself alone. Beside it stand the tight
-epsilon and what Rényi accountants say, which is what a filter of Rényi orders would charge at its best order.
+A plan's charge is the epsilon of the smallest budget that has room for this plan alone. Beside it stand the tight
+epsilon and the epsilon of Rényi accountants, which a filter of Rényi orders would charge at its best order.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ OTHERS = {
     "one Laplace step, b = 1": (Event(Laplace(1.0)),),
     "one randomised response of 5": (Event(PureDp(5.0)),),
 }
-#: Six plans in one budget, two of them with ten expected participations.
+#: Six plans in one budget, of which two have ten expected participations.
 MIXED = (
     Training(4.69, 0.05, 600, 1e-5),
     Training(4.0, 0.01, 10_000, 1e-5),
@@ -66,7 +67,7 @@ TIMED = 100
 
 
 def charged(lists: Sequence[Sequence[Event]], delta: float, share: float) -> float:
-    """Return epsilon of the smallest budget that has room for all lists, each priced by itself."""
+    """Return the epsilon of the smallest budget that has room for all lists, with each list priced by itself."""
     epsilon = epsilon_for_delta([event for events in lists for event in events], ADD_OR_REMOVE_ONE, delta).value.upper
     for _ in range(12):
         budget = ApproximateGaussianDpFilter(epsilon, delta, failure_share=share)
@@ -80,7 +81,7 @@ def charged(lists: Sequence[Sequence[Event]], delta: float, share: float) -> flo
 
 
 def alone() -> list[dict[str, Any]]:
-    """Return each plan alone in its budget."""
+    """Return the charges of each plan alone in its budget."""
     plans = {
         f"{each.noise_multiplier:g}, {each.sampling_probability:g}, {each.steps}, {each.delta:g}": (
             [event_of(each)],
@@ -105,7 +106,7 @@ def alone() -> list[dict[str, Any]]:
 
 
 def said(peer: Peer, training: Training) -> float | str:
-    """Return a peer's epsilon, or why there is none."""
+    """Return a peer's epsilon, or the reason why there is none."""
     try:
         return peer.epsilon(training, 0)
     except Exception as error:
@@ -113,7 +114,7 @@ def said(peer: Peer, training: Training) -> float | str:
 
 
 def mixed() -> dict[str, Any]:
-    """Six plans in one budget, beside their list fixed in advance."""
+    """Return the charge of six plans in one budget, beside that of the same plans as one list fixed in advance."""
     lists = [[event_of(each)] for each in MIXED]
     tight = epsilon_for_delta([event for (event,) in lists], ADD_OR_REMOVE_ONE, MIXED[0].delta).value.upper
     return {
@@ -124,7 +125,8 @@ def mixed() -> dict[str, Any]:
 
 
 def times() -> dict[str, Any]:
-    """Return one price each of random plans, a third of them with few participations; nothing is remembered of them."""
+    """Return the time of one price for each of some random plans. A third of them have few participations. No price is
+    cached."""
     budget = ApproximateGaussianDpFilter(3.0, 1e-5)
     rng = np.random.default_rng(74)
     few = TIMED // 3
@@ -151,7 +153,7 @@ def times() -> dict[str, Any]:
 
 
 def common(rng: np.random.Generator, count: int) -> Iterator[Training]:
-    """Plans as people ask for them: noise 0.5 to 8, 100 to 1e5 steps."""
+    """Return plans of the kind that people ask for: noise 0.5 to 8, 100 to 1e5 steps."""
     for _ in range(count):
         noise, q, steps = (
             math.exp(rng.uniform(math.log(a), math.log(b))) for a, b in ((0.5, 8), (1e-4, 0.1), (100, 1e5))
@@ -160,13 +162,13 @@ def common(rng: np.random.Generator, count: int) -> Iterator[Training]:
 
 
 def event_of(training: Training, factor: float = 1.0) -> Event:
-    """Return the plan as an event; a factor of the noise keeps a timed price from being remembered."""
+    """Return the plan as an event. The factor on the noise keeps a timed price from being cached."""
     mechanism = Gaussian(training.noise_multiplier * factor)
     return Event(mechanism, Poisson(training.sampling_probability), training.steps)
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each goal; of both shares of failures the default one."""
+    """Return ``{"what", "goal", "measured", "met"}`` for each goal, at the default share of failures."""
     trainings = [row for row in figures["alone"] if row["expected_participations"]]
     timed = figures["times"]
 

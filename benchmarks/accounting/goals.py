@@ -1,4 +1,4 @@
-"""The goals, each with the figure that was measured and whether it is met. A figure is taken where it is worst."""
+"""This module has the goals, each with the measured figure and whether it is met. The worst case of a figure counts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _faster(what: str, rows: Iterable[Mapping[str, Any]], goal: float) -> dict[str, Any]:
     asked = f"at least {goal:g} times faster"
     answers = [row["peers"][PLD.name] for row in rows]
-    # An answer without a number, or an infinite one, is no answer, however soon it comes.
+    # An answer without a number, or with an infinite one, counts as no answer, however soon it comes.
     known = [answer["ratio"] for answer in answers if math.isfinite(float(answer.get("value", "nan")))]
     if not known:
         return {"what": what, "goal": asked, "measured": "no answer to compare", "met": False}

@@ -1,4 +1,4 @@
-"""The tables of docs/measured.md about the accounting engine, from the committed figures alone."""
+"""This module writes the tables of docs/measured.md about the accounting engine, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.report import commit_of, goals_table, markdown_table
 
 Figures = Mapping[str, Any]
 
-#: What stands beside a peer's number that is not the privacy loss.
+#: The note beside a peer's number that is not the privacy loss.
 MARKS = {"below": " ⚠", "infinite": "", "nan": "", "inside": "", "above": ""}
 
 
@@ -128,5 +128,5 @@ def _times(ratio: float) -> str:
 
 
 def _number(value: float | str) -> str:
-    """Seven digits; what JSON has no word for is stored as its name."""
+    """Return a number with seven digits. Infinity and NaN, which JSON does not have, are stored by their names."""
     return {"inf": "∞", "nan": "NaN"}[value] if isinstance(value, str) else f"{value:.7g}"

@@ -1,4 +1,4 @@
-"""Our side of each question, through the public functions alone."""
+"""This module asks our side each question, through the public functions alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The other libraries, each asked through its own public interface with its own defaults.
+"""This module asks the other libraries, each through its own public interface with its own defaults.
 
-They are imported when they are asked, and by name: most of them carry no types, and the tests of the table run without
-them. Where a library returns an interval, its upper end is taken: that is what a user may charge.
+They are imported when they are asked, and by name: most of them have no type hints, and the tests of the table run
+without them. If a library returns an interval, its upper end is taken, since a user must charge this end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accounting.relations import NeighboringRelation
 from benchmarks.accounting.cases import FixedSize, Target, Training
 from benchmarks.timing import perturbed
 
-#: What Microsoft's accountant and Opacus' copy of it may be off by in epsilon; Opacus' default.
+#: The error in epsilon that Microsoft's accountant and Opacus' copy of it are allowed: Opacus' default.
 PRV_EPSILON_ERROR = 0.01
 
 
@@ -28,10 +28,10 @@ class Peer:
     """One accountant of one library.
 
     Attributes:
-        name: As the table calls it.
-        distribution: The package that has it.
-        epsilon: Its epsilon of a training run.
-        noise: Its noise multiplier for a target, where it is asked for one.
+        name: The name in the table.
+        distribution: The package that contains the accountant.
+        epsilon: A function that returns its epsilon of a training run.
+        noise: A function that returns its noise multiplier for a target; None if it is not asked for one.
     """
 
     name: str
@@ -118,9 +118,10 @@ def prv_epsilon(training: Training, index: int) -> float:
 def opacus_accountants() -> Any:
     """Return Opacus' accountants, without the gigabytes of torch that importing `opacus` costs.
 
-    They are NumPy and SciPy. Their package imports torch for the rest of the library, and they themselves name one
-    class of it, in an annotation. Where torch is missing, an empty parent package and an empty class stand in for
-    those two; every line of the accountants is Opacus' own, and the answers are the same bits as with torch 2.13.
+    The accountants need only NumPy and SciPy. But their package imports torch for the rest of the library, and an
+    annotation in their code names one class of torch. If torch is missing, an empty parent package and an empty class
+    replace these two. Every line of the accountants is still Opacus' own, and the answers are bit for bit those with
+    torch 2.13.
     """
     if find_spec("torch") is None and "opacus" not in sys.modules:
         found = find_spec("opacus")

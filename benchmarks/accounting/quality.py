@@ -1,4 +1,4 @@
-"""Widths, tightness and mistakes: what the numbers are worth, on both sides."""
+"""This module measures how good the numbers of both sides are: widths, tightness and mistakes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from benchmarks.accounting.speed import ask, interval
 from benchmarks.accounting.verdicts import failure, verdict
 from benchmarks.timing import Effort, time_limit
 
-#: Up to this epsilon an interval is narrow when it is within `NARROW`; beyond, within `NARROW_BEYOND` of epsilon.
+#: Up to this epsilon an interval is narrow if its width is at most `NARROW`; beyond, at most `NARROW_BEYOND` of
+#: epsilon.
 LARGE_EPSILON = 200.0
 NARROW, NARROW_BEYOND = 1e-6, 1e-3
 
 
 def widths(draw: Iterable[Training], *, peer_cases: int, limit: float) -> dict[str, Any]:
-    """Return how narrow our intervals are over a wide draw, which of them are not, and what a Rényi accountant says
-    there.
+    """Return how narrow our intervals are over a wide draw, which of them are not narrow, and a Rényi accountant's
+    answers there.
 
     Args:
-        draw: training runs.
-        peer_cases: dp-accounting's Rényi accountant is asked about this many of those under add_or_remove_one.
-        limit: seconds for one of its answers.
+        draw: The training runs.
+        peer_cases: The number of runs under add_or_remove_one about which dp-accounting's Rényi accountant is asked.
+        limit: The time in seconds for one of its answers.
     """
     count, finite, methods = 0, 0, dict[str, int]()
     missed: list[dict[str, Any]] = []
@@ -89,7 +90,7 @@ def _summary(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def fixed_sizes(cases: Iterable[FixedSize], effort: Effort) -> list[dict[str, Any]]:
-    """Return, for fixed-size batches, the epsilon of dp-accounting's own event over our certified upper bound."""
+    """Return, for fixed-size batches, the epsilon of dp-accounting's own event divided by our certified upper bound."""
     rows = []
     for case in cases:
         answer = ours.fixed_size_epsilon(case)
@@ -102,7 +103,8 @@ def fixed_sizes(cases: Iterable[FixedSize], effort: Effort) -> list[dict[str, An
 
 
 def target_use(targets: Iterable[Target]) -> dict[str, Any]:
-    """Return calibrations re-evaluated: how many miss their target (none may), and how much epsilon is left unused."""
+    """Evaluate calibrations again, and return how many miss their target (none may) and how much epsilon is left
+    unused."""
     rows, unused = [], []
     for target in targets:
         found = ours.noise(target)
@@ -119,7 +121,7 @@ def target_use(targets: Iterable[Target]) -> dict[str, Any]:
 
 
 def disputes(limit: float) -> list[dict[str, Any]]:
-    """Return answers of peers outside our certified interval on questions that have a closed form or a published
+    """Return the answers of peers outside our certified interval, for questions with a closed form or a published
     attack.
     """
     replace_one = NeighboringRelation.REPLACE_ONE
@@ -153,7 +155,7 @@ def disputes(limit: float) -> list[dict[str, Any]]:
 
 
 def unavailable(limit: float) -> dict[str, str]:
-    """Return accountants that do not answer in this environment at all, asked once, with what they say."""
+    """Return the accountants that do not answer in this environment at all, with their errors. Each is asked once."""
     try:
         with time_limit(limit):
             peers.autodp_fourier_epsilon(Training(4.0, 0.01, 100, 1e-5), 0)

@@ -1,4 +1,4 @@
-"""Times, always beside another time of the same run."""
+"""This module measures times, each beside another time of the same run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Case = TypeVar("Case")
 
 
 def interval(answer: Answer) -> dict[str, Any]:
-    """Return an answer of ours as the results hold it."""
+    """Return an answer of ours in the form of the results."""
     return asdict(answer.value) | {"width": answer.value.width, "method": answer.method}
 
 
 def beside(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison, ours first, with both sides by name."""
+    """Return a comparison under the names of both sides, ours first."""
     figures = asdict(comparison)
     return {
         "ours_milliseconds": figures.pop("first_milliseconds"),
@@ -33,7 +33,7 @@ def beside(comparison: Comparison) -> dict[str, Any]:
 
 
 def epsilons(trainings: Iterable[Training], peers: Sequence[Peer], effort: Effort) -> list[dict[str, Any]]:
-    """Return one epsilon of each training run: ours, and each peer's with its time over ours."""
+    """Return one epsilon of each training run: ours, and each peer's with its time divided by ours."""
     rows = []
     for training in trainings:
         answer = ours.epsilon(training)
@@ -50,7 +50,7 @@ def epsilons(trainings: Iterable[Training], peers: Sequence[Peer], effort: Effor
 
 
 def calibrations(targets: Iterable[Target], peers: Sequence[Peer], effort: Effort) -> list[dict[str, Any]]:
-    """Return one noise multiplier for each target, and what it really costs by our certified interval."""
+    """Return one noise multiplier for each target, and its true cost by our certified interval."""
     rows = []
     for target in targets:
         found = ours.noise(target)
@@ -71,7 +71,8 @@ def calibrations(targets: Iterable[Target], peers: Sequence[Peer], effort: Effor
 
 
 def _use_of(target: Target, noise_multiplier: float) -> dict[str, Any]:
-    """Return what ``noise_multiplier`` costs, evaluated anew, and how much of the target it leaves."""
+    """Return the cost of ``noise_multiplier``, which is evaluated again, and the part of the target that it leaves
+    unused."""
     training = Training(noise_multiplier, target.sampling_probability, target.steps, target.delta)
     achieved = ours.epsilon(training).value
     return {
@@ -82,7 +83,8 @@ def _use_of(target: Target, noise_multiplier: float) -> dict[str, Any]:
 
 
 def flatness(targets: Iterable[Target], effort: Effort) -> list[dict[str, Any]]:
-    """Return the time of one epsilon at `MANY_STEPS` over that at `FEW_STEPS`, with noise for the same epsilon."""
+    """Return the time of one epsilon at `MANY_STEPS` divided by that at `FEW_STEPS`, with noise for the same
+    epsilon."""
     rows = []
     for target in targets:
         few, many = (_calibrated(replace(target, steps=steps)) for steps in (FEW_STEPS, MANY_STEPS))
@@ -111,7 +113,7 @@ def _calibrated(target: Target) -> Training:
 
 
 def slow_cases(trainings: Iterable[Training], effort: Effort) -> dict[str, Any]:
-    """Return an epsilon and a delta with few expected participations, beside those of dp-accounting's PLD."""
+    """Return our epsilon and delta with few expected participations, beside those of dp-accounting's PLD."""
     rows = []
     for training in trainings:
         answer = ours.epsilon(training)
@@ -147,8 +149,8 @@ def slow_cases(trainings: Iterable[Training], effort: Effort) -> dict[str, Any]:
 def ask(
     peer: Callable[[Case, int], float], case: Case, our_call: Callable[[int], object], effort: Effort
 ) -> dict[str, Any]:
-    """Return a peer's value with its time over ours, or ``error``: a peer that fails is a figure, not the end of the
-    run.
+    """Return a peer's value with its time divided by ours, or ``error``: the failure of a peer is a result and does not
+    end the run.
     """
     try:
         value, comparison = in_turns(our_call, partial(peer, case), effort)

@@ -1,4 +1,4 @@
-"""What a peer's number is worth beside a certified interval."""
+"""This module judges a peer's number by a certified interval."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 
 from accounting.intervals import Interval
 
-#: Relative: a peer that differs from a bound by its own rounding is not called wrong.
+#: A relative tolerance: a peer that differs from a bound by its own rounding is not called wrong.
 ROUNDING = 1e-9
 
 
 def verdict(value: float, interval: Interval) -> str:
-    """Return ``"below"`` the certified lower end (too little privacy loss), ``"inside"``, ``"above"``, or not a number
-    at all.
+    """Return ``"below"`` (less privacy loss than the certified lower end), ``"inside"``, ``"above"``, ``"nan"`` or
+    ``"infinite"``.
 
     >>> verdict(0.5, Interval(1.0, 1.5, 2.0)), verdict(math.inf, Interval(1.0, 1.5, 2.0))
     ('below', 'infinite')
@@ -27,7 +27,7 @@ def verdict(value: float, interval: Interval) -> str:
 
 
 def contains(interval: Interval, reference: float) -> bool:
-    """Return whether ``interval`` contains a reference that is given to ten digits.
+    """Return whether ``interval`` contains a reference that is given with ten digits.
 
     >>> contains(Interval(1.0, 1.0, 1.0), 1.0 + 1e-11)
     True
@@ -36,6 +36,6 @@ def contains(interval: Interval, reference: float) -> bool:
 
 
 def failure(error: BaseException) -> str:
-    """One line about why there is no number."""
+    """Return one line that says why there is no number."""
     sentence = str(error).splitlines()[0][:160] if str(error) else ""
     return f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.accounting.widths`: how wide the intervals are where pairs are not known to be attained.
+"""`python -m benchmarks.accounting.widths`: measure the width of intervals where no worst pair of data sets is known to
+be attained.
 
 The width of epsilon is (upper - lower) / max(1, upper). Each case keeps the interval that was measured first, so that
-the page shows what became of it.
+the page shows how it has changed.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ ADD_REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question: epsilon of ``events`` at ``delta``, for a group, or for the best of about ``trials`` runs.
+    """A question: the epsilon of ``events`` at ``delta``, for a group, or for the best of about ``trials`` runs.
 
     Attributes:
-        scheme: Where the case belongs on the page.
+        scheme: The part of the page to which the case belongs.
         text: The events in words.
     """
 
@@ -55,7 +56,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Return what tells the case from the others."""
+        """Return the name by which the case is told from the others."""
         suffix = f", groups of {self.group}" if self.group > 1 else ""
         runs = f", {self.trials[0]} with mean {self.trials[1]:g}" if self.trials else ""
         return f"{self.text}{suffix}{runs}, {self.delta:g}"
@@ -182,11 +183,11 @@ def width(interval: Mapping[str, float]) -> float:
 
 
 def measured(first: Mapping[str, Mapping[str, float]], schemes: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return every case once.
+    """Return the results of all cases, each of which is measured once.
 
     Args:
         first: The interval that was measured first, by case.
-        schemes: Those that are asked; all, if empty.
+        schemes: The schemes that are measured; all of them if empty.
     """
     rows: list[dict[str, Any]] = []
     for case in CASES:
@@ -206,7 +207,7 @@ def measured(first: Mapping[str, Mapping[str, float]], schemes: Sequence[str] = 
 
 
 def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what was asked of these cases, and what came."""
+    """Return the goals for these cases, and the measured figures."""
     wide = [row for row in rows if width(row["now"]) >= NARROW]
     wider = [row for row in rows if row["now"]["upper"] > row["first"]["upper"] * (1.0 + 1e-6)]
     return [
@@ -226,7 +227,7 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def widths_section(figures: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of the page."""
+    """Return the lines of the page."""
     yield f"Intervals of epsilon where attained pairs are hard to find (`{figures['command']}`, {figures['date']},"
     yield f"{report.commit_of(figures)}; {figures['machine']['cpu']}). A width is (upper - lower) / max(1, upper). "
     yield f"First is commit {figures['first_commit'][:10]}."

@@ -1,1 +1,1 @@
-"""What a run attains with the numbers that are chosen for it, beside a grid of settings that were chosen by hand."""
+"""This benchmark compares runs whose numbers the preset chooses with a grid of settings that were chosen by hand."""

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.defaults [SET ...] [--epsilon E ...]`: measure these, or all, into results/defaults.json.
+"""`python -m benchmarks.defaults [SET ...] [--epsilon E ...]`: measure these sets, or all, and write
+results/defaults.json.
 
-What was measured is written after the preset and after the grid of each epsilon of each set, and the rest stays: the
-whole takes hours on one core.
+Figures are written after the preset and after the grid at each epsilon of each set, and all other figures stay. A
+complete run takes hours on one core.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def _read() -> dict[str, Any]:
-    """Return what stands in the file now: another process may have written to it meanwhile."""
+    """Return the present contents of the file, since another process may have written to it meanwhile."""
     return report.read("defaults") if OUTPUT.exists() else {"sets": {}}
 
 

@@ -1,4 +1,4 @@
-"""The options that both commands take, and the file that both write to."""
+"""This module has the options of both commands, and the file to which both write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OUTPUT = report.FOLDER / "defaults.json"
 
 
 def asked(description: str | None, sets: Iterable[str]) -> tuple[Sequence[str], Sequence[float]]:
-    """Return those of the data sets and the epsilons that the command line names, or all."""
+    """Return the data sets and the epsilons that the command line names, or all of them."""
     sets = list(sets)
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("sets", nargs="*", choices=sets, help="data sets (default: all)")

@@ -1,15 +1,15 @@
-"""`python -m benchmarks.defaults.correlated [SET ...] [--epsilon E ...]`: would the preset gain by correlated noise?
+"""`python -m benchmarks.defaults.correlated [SET ...] [--epsilon E ...]`: would correlated noise improve the preset?
 
-`dp_bandmf` with momentum 0.9 and as many bands as its calibrator finds best, beside what the preset chooses, on the
-sets that rules may be tuned on. Three cases are asked, all in 100 steps:
+The command compares `dp_bandmf`, with momentum 0.9 and the number of bands that its calibrator finds best, with the
+choice of the preset, on the sets on which rules may be tuned. There are several cases, all with 100 steps:
 
-- Large batches: a quarter of the records, which is about the most that correlated noise gains anything from, beside
+- Large batches: a quarter of the records, about the largest batches at which correlated noise gains anything, beside
   the preset's full batches.
-- A few epochs: batches of a 64th of the records, the least that the preset chooses where more would be too much work,
-  beside the preset's DP-Adam on batches of that size.
+- A few epochs: batches of a 64th of the records, the smallest that the preset chooses when larger ones would be too
+  much work, beside the preset's DP-Adam on batches of that size.
 
-Step sizes are the preset's for this algorithm, and a quarter and four times as much: a rule that helped would have to
-know which. With one band the noise is independent, so that the rest of the gain is not the correlation's.
+Step sizes are the preset's for this algorithm, a quarter of it and four times it: a useful rule would have to know
+which one to take. With one band the noise is independent; a gain there does not come from the correlation.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ OUTPUT = report.FOLDER / "defaults_correlated.json"
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "scikit-learn")
 SOURCES = ("trainer", "calibrators", "accounting")
 STEPS, MOMENTUM = 100, 0.9
-#: Batches over records.
+#: Batch sizes divided by the number of records.
 SHARES = {"large batches": 1 / 4, "a few epochs": 1 / 64, "the edge": 1 / 8}
 FACTORS = (0.25, 1.0, 4.0)
 SEEDS_OF_LARGE = SEEDS[:3]
-#: A difference of so many standard errors is none of the seeds.
+#: A difference of this many standard errors is not due to the seeds.
 SURE = 2.0
-#: Name of the set, epsilon, case, and what was measured of each side.
+#: The name of the set, epsilon, the case, and the figures of each side.
 Row = tuple[str, str, str, Mapping[str, Any]]
 
 
@@ -76,7 +76,7 @@ def _is_large(split: Split) -> bool:
 
 
 def _cases(split: Split, epsilon: float) -> dict[str, list[tuple[str, dict[str, Any], Plan]]]:
-    """Return, for each case of a set, the name of each side, what is told of it, and its plan."""
+    """Return, for each case of a set, the name of each side, its description and its plan."""
     is_large = _is_large(split)
     found = {}
     for case in ("the edge",) if is_large else ("large batches", "a few epochs"):
@@ -99,7 +99,7 @@ def _cases(split: Split, epsilon: float) -> dict[str, list[tuple[str, dict[str, 
 
 
 def correlated_defaults_section(figures: Mapping[str, Any]) -> list[str]:
-    """Return the lines of the part of docs/measured.md: how often each choice gains and loses, then every figure."""
+    """Return the lines of this part of docs/measured.md: how often each choice gains and loses, then every figure."""
     rows = _rows(figures)
     missing = [name for name in TUNED_ON if name not in figures["sets"]]
     return [
@@ -166,7 +166,7 @@ def _summary(rows: Sequence[Row]) -> Iterator[list[str]]:
 
 
 def gain(scores: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
-    """Return how far the mean of scores is above that of others, and the standard error of that."""
+    """Return the difference of the means of two lists of scores, and its standard error."""
     (mean, error), (other, its_error) = mean_and_error(scores), mean_and_error(others)
     return mean - other, math.hypot(error, its_error)
 

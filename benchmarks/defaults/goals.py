@@ -1,4 +1,4 @@
-"""The goal, on each data set, with the figures that were measured and whether it is met."""
+"""This module has the goal on each data set, with the measured figures and whether the goal is met."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def mean_and_error(scores: Sequence[float]) -> tuple[float, float]:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` of each data set: the worst of its epsilons decides."""
+    """Return ``{"what", "goal", "measured", "met"}`` for each data set; the worst of its epsilons decides."""
     return [_of_set(name, found) for name, found in figures["sets"].items()]
 
 

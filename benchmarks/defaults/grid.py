@@ -1,4 +1,4 @@
-"""The grid's best: every setting with one seed, then the finalists with all seeds."""
+"""This module finds the grid's best setting: every setting runs with one seed, then the finalists with all seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from benchmarks.defaults.trials import plan_of
 
 
 def best_of_grid(split: Split, epsilon: float, score: Scorer, say: Callable[[str], object]) -> dict[str, Any]:
-    """Return the grid's best at one epsilon, its scores by seed, and what one seed said of every setting."""
+    """Return the grid's best setting at one epsilon, its scores by seed, and the score of every setting with one
+    seed."""
     plans = [plan_of(setting, len(split.labels), epsilon) for setting in GRID]
     screened = [score(plan, SEEDS[0]) for plan in plans]
     finalists = sorted(range(len(GRID)), key=lambda index: -screened[index])[: split.finalists]

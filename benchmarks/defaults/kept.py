@@ -1,4 +1,4 @@
-"""Scores are kept as they are measured: a command that was stopped goes on where it was, if the code is the same."""
+"""Scores are stored as they are measured, so that a command that was stopped can go on if the code is the same."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ KEPT = report.ROOT / ".bench-defaults"
 
 
 def scorer(name: str, split: Split, source: str, folder: Path) -> Scorer:
-    """Return what trains by a plan with a seed and scores the model, or reads the score of the same run.
+    """Return a function that trains by a plan with a seed and scores the model, or reads the stored score of the same
+    run.
 
     Args:
-        name: of the data set.
-        split: its rows.
-        source: hash of the code that trains; scores of another are not read.
-        folder: for the scores; it is made.
+        name: The name of the data set.
+        split: The rows of the data set.
+        source: The hash of the code that trains; scores of other code are not read.
+        folder: The folder for the scores; it is created if it does not exist.
     """
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}-{source[:16]}.jsonl"

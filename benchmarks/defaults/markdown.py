@@ -1,4 +1,4 @@
-"""The part of docs/measured.md about defaults, from the committed figures alone."""
+"""This module writes the part of docs/measured.md about defaults, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def defaults_section(figures: Mapping[str, Any]) -> list[str]:
 
 
 def _when(sets: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each day, commit and set of versions, with the sets that were measured then."""
+    """Return a line for each day, commit and set of versions, with the data sets that were measured then."""
     yield from _by_provenance((found, name) for name, found in sets.items())
     missing = [name for name in SETS if name not in sets]
     if missing:
@@ -82,7 +82,7 @@ def _of_opacus(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _by_provenance(measured: Iterable[tuple[Mapping[str, Any], str]]) -> Iterator[str]:
-    """A line for each day, commit and set of versions: what was measured then."""
+    """Return a line for each day, commit and set of versions, with what was measured then."""
     names: dict[str, list[str]] = {}
     for provenance, name in measured:
         when = f"Measured on {provenance['date']}, commit {provenance['commit'][:10]}, {_versions(provenance)}"

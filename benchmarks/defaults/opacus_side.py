@@ -1,11 +1,12 @@
-"""The same kinds of models, trained by Opacus with the same budget: as its MNIST example does, and by a small grid.
+"""This module trains the same kinds of models by Opacus with the same budget, as its MNIST example does, and by a small
+grid.
 
-Opacus' `PrivacyEngine.make_private` samples Poisson batches and clips each record's gradient, as its pages tell. The
-noise is the least that our engine certifies for the target, at Opacus' own sampling rate and steps: its own accountant
-asks for 0.5 percent more and takes seconds for each. Parameters start where torch puts them. Batches are gathered by
-one indexing of the array instead of row by row, which changes the time alone.
+Opacus' `PrivacyEngine.make_private` samples Poisson batches and clips each record's gradient, as its documentation
+says. The noise is the least that our engine certifies for the target, at Opacus' own sampling rate and number of steps.
+Opacus' accountant would ask for 0.5 percent more and takes seconds for each question. Parameters start from torch's
+default values. Batches are gathered by one indexing of the array instead of row by row, which changes only the time.
 
-Imported by name: torch carries no types that our checks have.
+Torch is imported by name, since our type checks run without it.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class OpacusSetting:
 
     Attributes:
         optimizer: "SGD", without momentum, or "Adam".
-        step_size: Of every step.
-        batch_size: Expected number of records; None: an eighth of them.
+        step_size: The step size of every step.
+        batch_size: The expected number of records of a batch; None means an eighth of all records.
         epochs: Expected number of times that a record is drawn.
     """
 
@@ -43,9 +44,9 @@ class OpacusSetting:
     epochs: int
 
 
-#: What Opacus' MNIST example does unless it is told otherwise; its threshold is `MAX_GRAD_NORM`.
+#: The default setting of Opacus' MNIST example; its clip threshold is `MAX_GRAD_NORM`.
 EXAMPLE = OpacusSetting("SGD", 0.1, 64, 10)
-#: Chosen before any of them was tried; the thresholds and batches are among those of our own grid.
+#: The grid, chosen before any setting was tried. Its thresholds and batches are among those of our own grid.
 OPACUS_GRID = (
     EXAMPLE,
     OpacusSetting("Adam", 0.01, 64, 10),
@@ -57,9 +58,9 @@ OPACUS_GRID = (
 
 
 def opacus_at(split: Split, epsilon: float, say: Callable[[str], object]) -> dict[str, Any]:
-    """Return the scores of the example's setting and of the grid's best, both with all seeds.
+    """Return the scores of the example's setting and of the grid's best setting, both with all seeds.
 
-    The grid is screened with one seed on the scored rows, which favours it, as ours is.
+    The grid is screened with one seed on the scored rows, as our grid is. This favours the grid.
     """
     tried = {setting: _score(split, setting, epsilon, SEEDS[0]) for setting in OPACUS_GRID}
     best = max(OPACUS_GRID, key=lambda setting: tried[setting]["score"])
@@ -80,7 +81,7 @@ def opacus_at(split: Split, epsilon: float, say: Callable[[str], object]) -> dic
 
 
 def _score(split: Split, setting: OpacusSetting, epsilon: float, seed: int) -> dict[str, Any]:
-    """Train with one seed; the answer has the score on other rows, the noise that was found, and the steps."""
+    """Train with one seed, and return the score on the held-out rows, the noise and the number of steps."""
     torch: Any = import_module("torch")
     torch.manual_seed(seed)
     module = torch.nn.Linear(split.features.shape[1], split.num_classes if split.num_classes > 2 else 1)
@@ -90,7 +91,7 @@ def _score(split: Split, setting: OpacusSetting, epsilon: float, seed: int) -> d
     steps = setting.epochs * len(loader)
     noise_multiplier = _least_noise(1.0 / len(loader), steps, epsilon)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the generator of a benchmark is not a cryptographic one, for instance
+        warnings.simplefilter("ignore")  # for instance that the benchmark's random generator is not cryptographic
         module, optimizer, loader = (
             import_module("opacus")
             .PrivacyEngine()
@@ -134,7 +135,7 @@ def _loss(torch: Any, split: Split) -> Any:
 
 
 def _rows(torch: Any, split: Split) -> Any:
-    """Return a data set that answers many indices at once."""
+    """Return a data set that can be indexed by many indices at once."""
     features = torch.from_numpy(split.features).float()
     labels = torch.from_numpy(split.labels)
     if split.num_classes <= 2:

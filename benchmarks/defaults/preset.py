@@ -1,4 +1,4 @@
-"""The scores of the preset, and of models without privacy."""
+"""This module computes the scores of the preset, and of models without privacy."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from trainer.numeric_types import carried_out
 def preset_plan(
     split: Split, epsilon: float, algorithm: str | None = None, **given: Any
 ) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a run that names data, model and target alone, and what was chosen for it.
+    """Return the plan of a run that names only data, model and target, and the numbers that the preset chose for it.
 
     Args:
-        split: the rows.
-        epsilon: of the target.
-        algorithm: named in place of the preset's own.
-        given: fields of the spec that the preset need not choose.
+        split: The rows.
+        epsilon: The epsilon of the target.
+        algorithm: The algorithm, if it is not the preset's choice.
+        given: The fields of the spec that are given instead of chosen.
     """
     spec = Spec(
         len(split.labels),
@@ -47,7 +47,7 @@ def preset_plan(
 
 
 def with_steps(plan: Plan, factor: float) -> Plan:
-    """Return the plan with its one step size multiplied."""
+    """Return the plan with its step size multiplied by the factor."""
     [phase] = plan.phases
     assert isinstance(phase, BoundedSteps), "as algorithms with a rule for step sizes have"
     assert isinstance(phase.step_size, float), "the rule has chosen one for all steps"
@@ -55,7 +55,7 @@ def with_steps(plan: Plan, factor: float) -> Plan:
 
 
 def preset_scores(split: Split, epsilon: float, score: Scorer, say: Callable[[str], object]) -> dict[str, Any]:
-    """Return the preset's scores by seed at one epsilon, and what it chose."""
+    """Return the preset's scores by seed at one epsilon, and its choices."""
     plan, chosen = preset_plan(split, epsilon)
     scores = [score(plan, seed) for seed in SEEDS]
     say(f"  epsilon {epsilon:g}: {np.mean(scores):.4f} by the preset\n")

@@ -1,18 +1,18 @@
-"""The protocol: data sets, hand-chosen settings and rules. It was committed before the preset existed.
+"""This module is the protocol: data sets, hand-chosen settings and rules. It was committed before the preset existed.
 
-What is compared: a run that names data, a model and a target alone, with the best of `GRID`.
+A run that names only data, a model and a target is compared with the best setting of `GRID`.
 
-- Every run trains by `trainer.run` with the noise that its target asks for: delta 1e-5, add or remove one record.
-- `TUNED_ON` are the sets that the preset may be tuned on: six, and one that was held back at first. `HELD_BACK` is
-  looked at once, at the end: `forest` with the first preset, and three sets that were committed later, when the rules
-  were final and nothing had been trained on them. No rule may be changed because of what they show.
-- A score is taken on rows that no run trains on: accuracy for classes, R^2 for numbers.
+- Every run trains by `trainer.run` with the noise that its target needs: delta 1e-5, add or remove one record.
+- `TUNED_ON` has the sets on which the preset may be tuned: six, and one that was held back at first. The sets in
+  `HELD_BACK` are looked at once, at the end: `forest` with the first preset, and three sets that were committed later,
+  when the rules were final and nothing had been trained on these sets. No rule may be changed because of their results.
+- A score is measured on rows on which no run trains: accuracy for classes, R^2 for numbers.
 - The grid is screened with one seed. The `FINALISTS` best settings of each set and epsilon are run with all seeds, and
   the one with the best mean is the grid's best. Both choices are made on the scored rows themselves, which favours the
   grid.
 - A set with more than `LARGE` numbers has `FINALISTS_OF_LARGE` finalists, since a run on it takes up to twenty seconds
-  of a core. That disfavours the grid where one seed ranks the best setting lower, which the kept scores of the
-  screening let anybody judge.
+  of a core. That disfavours the grid if the best setting has a lower rank with one seed. The stored scores of the
+  screening let anybody check this.
 - The goal: the preset's mean is at most `MARGIN` below the grid's best, on each set and at each epsilon.
 """
 
@@ -36,7 +36,7 @@ FINALISTS = 5
 FINALISTS_OF_LARGE = 2
 LARGE = 10**7
 MARGIN = 0.02
-#: No step of the grid draws more records in the mean: what a machine of two cores carries out in a few minutes.
+#: The largest mean batch size of the grid: a machine with two cores carries out such a run in a few minutes.
 LARGEST_BATCH = 7500
 
 Vector = npt.NDArray[np.float64]
@@ -45,12 +45,12 @@ Labels = npt.NDArray[np.int64] | Vector
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of a public data set, scaled by its declared bounds to [-1, 1].
+    """Rows of a public data set, scaled to [-1, 1] by its declared bounds.
 
     Attributes:
-        model: Kind of model that is trained.
-        features, labels: What a run trains on: shape (n, p) and (n,).
-        test_features, test_labels: What it is scored on.
+        model: The kind of model that is trained.
+        features, labels: The rows on which a run trains: shape (n, p) and (n,).
+        test_features, test_labels: The rows on which the model is scored.
     """
 
     model: str
@@ -70,7 +70,7 @@ class Split:
         return 0 if self.model == "linear_regression" else int(self.labels.max()) + 1
 
     def score(self, logits: Vector) -> float:
-        """Return the accuracy of the test rows' logits, (n,) or (n, classes), or R^2 where labels are numbers."""
+        """Return the accuracy of the test rows' logits, (n,) or (n, classes), or R^2 if labels are numbers."""
         if not self.num_classes:
             return float(1.0 - np.mean((logits - self.test_labels) ** 2) / np.var(self.test_labels))
         predicted = logits > 0.0 if logits.ndim == 1 else logits.argmax(axis=1)
@@ -82,11 +82,11 @@ class Setting:
     """One setting of the grid; the last point is released.
 
     Attributes:
-        algorithm: Its name.
-        share: Nominal batch size over the number of records; `LARGEST_BATCH` is the most.
-        iterations: Number of steps.
-        bound: Clip threshold, or regularizer of normalised gradients.
-        step_size: Of every step.
+        algorithm: The name of the algorithm.
+        share: The nominal batch size divided by the number of records; `LARGEST_BATCH` caps the batch size.
+        iterations: The number of steps.
+        bound: The clip threshold, or the regularizer of normalised gradients.
+        step_size: The step size of every step.
     """
 
     algorithm: str
@@ -124,7 +124,7 @@ assert len(set(GRID)) == 50, "the protocol has 50 settings"
 
 
 def _bundled(dataset_id: str, model: str) -> Split:
-    """Return a bundled set under its published bounds; a quarter of its rows is scored on."""
+    """Return a bundled set with its published bounds; a quarter of its rows is held out for scores."""
     features, labels = bundled.load(dataset_id)
     metadata = bundled.declaration(dataset_id).metadata
     columns, label = split_label(metadata.columns, metadata.label)
@@ -142,12 +142,13 @@ def _cut(model: str, features: Vector, labels: Labels, trained_on: int) -> Split
 
 
 def _scaled(values: Vector, bound: float) -> Vector:
-    """Return values as declared bounds of plus and minus ``bound`` scale them."""
+    """Return values, scaled by the declared bounds plus and minus ``bound``."""
     return np.clip(values / bound, -1.0, 1.0)
 
 
 def _images() -> Split:
-    """Return 60000 rows of 784 values in ten classes, most of them at the lower bound, as the ground of an image is."""
+    """Return 60000 rows of 784 values in ten classes. Most values are at the lower bound, like the background of an
+    image."""
     random = np.random.default_rng(784)
     n, latent = 65000, 40
     classes = random.integers(0, 10, n)
@@ -158,7 +159,7 @@ def _images() -> Split:
 
 
 def _imbalanced() -> Split:
-    """Return 10000 rows in two classes, of which one has a twelfth."""
+    """Return 10000 rows in two classes, one of which has a twelfth of the rows."""
     random = np.random.default_rng(12)
     n, width = 14000, 20
     labels = (random.random(n) < 1 / 12).astype(np.int64)
@@ -178,7 +179,7 @@ def _regression() -> Split:
 
 
 def _heavy_tailed() -> Split:
-    """Return 20000 rows of columns with few moments, whose declared bounds are far out."""
+    """Return 20000 rows of heavy-tailed columns, whose declared bounds are wide."""
     random = np.random.default_rng(25)
     n, width = 25000, 30
     features = random.standard_t(2.5, size=(n, width))
@@ -203,7 +204,7 @@ def _forest() -> Split:
     return _cut("softmax_regression", features, classes, 20000)
 
 
-#: Round numbers around the published summary of each of the columns (UCI 109; the description in scikit-learn).
+#: Round bounds around the published range of each column (UCI 109; the description in scikit-learn).
 WINE_BOUNDS = (
     (10, 16),
     (0, 6),
@@ -222,7 +223,7 @@ WINE_BOUNDS = (
 
 
 def _wine() -> Split:
-    """Return 134 of 178 analyses of wine from three cultivars; the other rows are scored on."""
+    """Return 134 of 178 analyses of wine from three cultivars; the other rows are held out for scores."""
     rows = load_wine()
     lower, upper = np.array(WINE_BOUNDS, np.float64).T
     features = np.clip((2.0 * rows.data - upper - lower) / (upper - lower), -1.0, 1.0)
@@ -243,7 +244,7 @@ def _waveform() -> Split:
 
 
 def _friedman() -> Split:
-    """Return 2000 rows of Friedman 1991 (MARS), section 4.3: a function of five of ten columns, not a linear one."""
+    """Return 2000 rows of Friedman 1991 (MARS), section 4.3: a nonlinear function of five of ten columns."""
     random = np.random.default_rng(1991)
     x = random.random((4000, 10))
     signal = 10.0 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20.0 * (x[:, 2] - 0.5) ** 2 + 10.0 * x[:, 3] + 5.0 * x[:, 4]
@@ -258,7 +259,7 @@ TUNED_ON: Mapping[str, Callable[[], Split]] = {
     "imbalanced": _imbalanced,
     "regression": _regression,
     "heavy_tailed": _heavy_tailed,
-    # Held back until its miss was known; the rule for models of numbers came after that.
+    # This set was held back until its goal was known to be missed. The rule for models of numbers came later.
     "diabetes": lambda: _bundled("ds_diabetes", "linear_regression"),
 }
 HELD_BACK: Mapping[str, Callable[[], Split]] = {

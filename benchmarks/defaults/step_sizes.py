@@ -1,8 +1,9 @@
-"""`python -m benchmarks.defaults.step_sizes [SET ...] [--epsilon E ...]`: should the preset's step size know the noise?
+"""`python -m benchmarks.defaults.step_sizes [SET ...] [--epsilon E ...]`: should the preset's step size depend on the
+noise?
 
-The preset's plan with its step size times each of `FACTORS`, on the sets that rules may be tuned on. From the scores
-follows how much the best factor k (1 + c noise)^-a would gain, with k, c and a chosen by hindsight on the scored rows:
-more than any rule could.
+The command runs the preset's plan with its step size times each of `FACTORS`, on the sets on which rules may be tuned.
+The scores show how much the best factor k (1 + c noise)^-a would gain if k, c and a were chosen by hindsight on the
+scored rows: more than any rule could gain.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ OUTPUT = report.FOLDER / "defaults_step_sizes.json"
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "scikit-learn")
 SOURCES = ("trainer", "calibrators", "accounting")
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: What k, c and a may be: factors stay among those that were measured.
+#: The values of k, c and a. The factors stay within the range that was measured.
 SCALES = tuple(2.0 ** (each / 4) for each in range(-8, 9))
 NOISE_WEIGHTS = tuple(10.0 ** (each / 2) for each in range(0, 9))
 POWERS = (-1.0, -0.5, -0.25, -1 / 6, 1 / 6, 0.25, 0.5, 1.0)
@@ -68,7 +69,7 @@ def _measured(split: Split, epsilon: float, score: Callable[..., float]) -> dict
 
 
 def step_sizes_section(figures: Mapping[str, Any]) -> list[str]:
-    """Return the lines of the part of docs/measured.md: what factors would gain by hindsight, then every figure."""
+    """Return the lines of this part of docs/measured.md: what factors would gain by hindsight, then every figure."""
     rows = [(name, epsilon, each) for name, found in figures["sets"].items() for epsilon, each in found.items()]
     missing = [name for name in TUNED_ON if name not in figures["sets"]]
     return [
@@ -128,7 +129,7 @@ def factor(noise: float, scale: float, weight: float, power: float) -> float:
 
 
 def attained(rows: Sequence[Row], scale: float, weight: float, power: float) -> np.ndarray:
-    """Return the score of each row at its factor, linear in the factor's logarithm between the measured ones."""
+    """Return the score of each row at its factor, interpolated linearly in the logarithm between measured factors."""
     logs = np.log2(FACTORS)
     return np.array(
         [

@@ -1,4 +1,5 @@
-"""One run of the protocol: a plan, carried out on a data set's rows and scored on the others."""
+"""This module makes one run of the protocol: a plan is carried out on a data set's rows and scored on its other
+rows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.defaults.with_opacus [SET ...] [--epsilon E ...]`: Opacus' column of results/defaults.json.
+"""`python -m benchmarks.defaults.with_opacus [SET ...] [--epsilon E ...]`: measure Opacus' column of
+results/defaults.json.
 
-Needs torch and Opacus, and scikit-learn for the rows of `wine` (requirements/bench-trainer.txt).
+The command needs torch and Opacus, and scikit-learn for the rows of `wine` (requirements/bench-trainer.txt).
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
-"""A private training step on a GPU, beside a plain one there and a private one on the host. Without a GPU nothing is
-measured, and that is said."""
+"""This benchmark compares a private training step on a GPU with a plain one there and a private one on the host.
+Without a GPU it measures nothing and says so."""

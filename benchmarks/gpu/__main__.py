@@ -1,6 +1,6 @@
 """`python -m benchmarks.gpu`: measure on a GPU with CuPy, or say that there is none, in benchmarks/results/gpu.json.
 
-Figures that a GPU gave are not replaced by the message that there is none.
+Figures from a GPU are not replaced by the message that there is no GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TASKS = (
 
 
 def main() -> None:
-    """Measure if it can be, write what is true, and say it."""
+    """Measure if there is a GPU, and write and print the figures or the message."""
     output = report.FOLDER / "gpu.json"
     figures: dict[str, Any] = {"benchmark": "gpu", "command": "make bench-gpu"}
     try:
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _data_of(task: Task, folder: Path) -> Path:
-    """Return the folder with the rows of a task, written where they are not there yet."""
+    """Return the folder with the rows of a task, which are written if they are missing."""
     own = folder / f"{task.rows}x{task.features}"
     if not own.exists():
         own.mkdir()

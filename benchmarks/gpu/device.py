@@ -1,4 +1,4 @@
-"""CuPy, if it is here and has a device."""
+"""This module returns CuPy if it is installed and has a device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cupy() -> Any:
         devices = library.cuda.runtime.getDeviceCount()
     except ImportError:
         raise NoGpu("CuPy is not installed") from None
-    except Exception as error:  # CuPy's own error, which has no name while it is not here
+    except Exception as error:  # This is CuPy's own error, which cannot be named if CuPy is not installed.
         raise NoGpu(f"CuPy finds no device: {error}") from None
     if devices < 1:
         raise NoGpu("CuPy finds no device")
@@ -29,6 +29,6 @@ def cupy() -> Any:
 
 
 def name(library: Any) -> str:
-    """Return what the first device calls itself."""
+    """Return the name of the first device."""
     called: bytes = library.cuda.runtime.getDeviceProperties(0)["name"]
     return called.decode()

@@ -1,4 +1,4 @@
-"""The part of docs/measured.md about the GPU, from the committed figures alone."""
+"""This module writes the part of docs/measured.md about the GPU, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OVER_CUPY = 1.3
 
 
 def gpu_section(figures: Figures) -> list[str]:
-    """Return the lines of the section: a sentence, where nothing was measured."""
+    """Return the lines of the section. If nothing was measured, it is one sentence."""
     asked = f"a private step at most {figures['goal']:g} times CuPy's own step without privacy"
     if not figures["ran"]:
         return [f"`make bench-gpu` ({asked}): not run: no GPU."]
@@ -39,7 +39,7 @@ def gpu_section(figures: Figures) -> list[str]:
 
 
 def verdict(row: Figures) -> str:
-    """Return whether one row's goal is met."""
+    """Return whether the goal of a row is met, in words."""
     return "met" if row["ratios"]["over_cupy"]["ratio"] <= OVER_CUPY else "**missed**"
 
 

@@ -1,4 +1,4 @@
-"""A private DP-SGD step of ours on a GPU, as a worker with EPSILOND_DEVICE=cuda takes it."""
+"""This module takes private DP-SGD steps on a GPU, as a worker with EPSILOND_DEVICE=cuda does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainer.devices import cuda_device
 
 
 def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """Return the answer trains on data until told to stop."""
+    """Return a function that trains on data until told to stop."""
     device, on_arrays = cuda_device(), ours.prepare(side, task)
 
     def train(features: Features, labels: Labels, pace: Pace) -> None:

@@ -1,6 +1,8 @@
-"""A step of SGD without privacy, written as one writes it for NumPy or CuPy: the least that a private step has to do.
+"""This module takes steps of SGD without privacy, in ordinary NumPy or CuPy code: the least work that a private step
+has to do.
 
-Batches of exactly the size, drawn with replacement by the library's own generator; mean gradient; no norm, no noise.
+Batches have exactly the given size and are drawn with replacement by the library's own generator. A step takes the mean
+gradient, without norms and without noise.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ Parameters = list[Any]
 
 
 def prepare(_side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """Return the answer trains on data until told to stop."""
+    """Return a function that trains on data until told to stop."""
     library = device.cupy()
 
     def train(features: Features, labels: Labels, pace: Pace) -> None:
@@ -35,7 +37,7 @@ def prepare(_side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
 
 
 def initial(xp: Any, model: str) -> Parameters:
-    """Return weights and biases, layer after layer: zeros for one layer, small random numbers for two."""
+    """Return weights and biases, layer by layer: zeros for one layer, small random numbers for two."""
     if model == "linear":
         return [xp.zeros((LINEAR_FEATURES, 1), dtype=xp.float32), xp.zeros(1, dtype=xp.float32)]
     if model == "softmax":

@@ -1,1 +1,1 @@
-"""Calibrations over HTTP beside the engine in process, and remembered ones beside a bare endpoint."""
+"""This benchmark compares calibrations over HTTP with the engine in process, and cached ones with a bare endpoint."""

@@ -1,4 +1,4 @@
-"""Bytes of a given size from FastAPI and nothing else, served as the service serves itself.
+"""This module serves bytes of a given size by FastAPI and nothing else, in the same way as the service is served.
 
 `BENCH_ANSWER_BYTES=4000 python -m benchmarks.http.bare`
 """
@@ -31,23 +31,23 @@ def bare_app(answer: bytes) -> FastAPI:
 
     @app.post("/bytes")
     async def read_as_bytes(request: Request) -> Response:
-        """Answer as fast as FastAPI can: the body is read, and nobody looks into it."""
+        """Answer as fast as FastAPI can: the body is read but not parsed."""
         await request.body()
         return Response(answer, media_type="application/json")
 
     @app.post("/json")
     async def read_as_json(_: Annotated[dict[str, Any], Body()]) -> Response:
-        """The body is parsed."""
+        """Answer after FastAPI has parsed the body as JSON."""
         return Response(answer, media_type="application/json")
 
     return app
 
 
 def main() -> None:
-    """Serve on the address that the settings name, and say which."""
+    """Serve on the address that the settings name, and print the address."""
     settings = Settings()
     configure_logging(settings.log_level, settings.log_format)
-    # The context is read for the settings alone; no file of this name is ever opened.
+    # The context is used only to read the settings; no file of this name is ever opened.
     context = fenced_context(settings, Database(f"sqlite:///{settings.data_dir}/bare.sqlite3"))
     app = bare_app(b'"' + b"x" * (int(os.environ[SIZE]) - 2) + b'"')
     app.state.progress = ProgressFeed(context)

@@ -1,11 +1,11 @@
-"""The goals, each with the figure that was measured and whether it is met."""
+"""This module has the goals, each with the measured figure and whether it is met."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-#: CPU time of the server for one new calibration, in milliseconds.
+#: The CPU time of the server for one new calibration, in milliseconds.
 CPU_MILLISECONDS = {"Poisson batches": 8.0, "full batches": 2.0}
 OVER_BARE = 0.7
 

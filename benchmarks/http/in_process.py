@@ -1,4 +1,4 @@
-"""The same calibrations by the engine alone: one thread of a process that has nothing else to do."""
+"""This module makes the same calibrations by the engine alone, in one thread of a process that does nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from calibrators import registry
 
 
 def calibrate_for(gate: Gate, kind: str, seconds: float, seed: int, core: int) -> Load:
-    """Calibrate specs that are read and checked already, each for an epsilon of its own."""
+    """Calibrate specs that have already been read and checked, each for a different epsilon."""
     os.sched_setaffinity(0, {core})
     settings = Settings()
     # No request names a budget, so no file of this name is ever opened.

@@ -1,4 +1,5 @@
-"""Comparisons in turns, and the server's own time: the server has one core with all its processes, the load another."""
+"""This module makes comparisons in turns, and measures the server's own time. The server's processes share one core;
+the load has another."""
 
 from __future__ import annotations
 
@@ -19,31 +20,31 @@ from benchmarks.http.in_process import calibrate_for
 from benchmarks.http_load import Load, load
 from benchmarks.ledger.processes import at_once
 
-#: Requests under way: no more than may wait for a core, of which the server says 429.
+#: The number of requests under way. With more of them waiting for a core, the server would answer 429.
 CONNECTIONS = 8
 #: The bare endpoint to compare with.
 HEADLINE = "/bytes"
 BARE = (HEADLINE, "/json")
-#: What is asked again and again.
+#: The request that is repeated.
 REMEMBERED = "Poisson batches"
 
 Measured = Mapping[str, Sequence[Load]]
 
 
 def cores() -> tuple[int, int]:
-    """Return the server's, and the load's; the same one where there is only one."""
+    """Return the server's core and the load's core, which are the same if there is only one."""
     available = sorted(os.sched_getaffinity(0))
     return available[0], available[-1]
 
 
 def measure(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, Any]:
-    """Return each contender for ``seconds`` in every round, every other round in the reverse order.
+    """Measure each contender for ``seconds`` in every round, in the reverse order in every other round.
 
     Args:
-        url: a migrated database for the service.
-        data_dir: the service's folder.
-        rounds: how many.
-        seconds: for each contender.
+        url: The URL of a migrated database for the service.
+        data_dir: The service's folder.
+        rounds: The number of rounds.
+        seconds: The time for each contender.
     """
     server_core, load_core = cores()
     with ExitStack() as stack:
@@ -75,7 +76,8 @@ def measure(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, 
 
 
 def cpu_milliseconds(server: http_servers.Server, kind: str, seconds: float) -> float:
-    """Return CPU time of the server and its processes for a new calibration, one after the other on one connection."""
+    """Return the CPU time of the server and its processes for a new calibration; requests follow each other on one
+    connection."""
     body, draw = work.request(kind), random.Random(_seed())
     with http_servers.client(server) as client:
         client.post(work.CALIBRATE, work.with_another_target(body, draw), 200)
@@ -90,7 +92,7 @@ def figures(measured: Measured, own: Mapping[str, Sequence[float]], size: int, s
     """Return medians over the rounds, and the ratios of each round.
 
     Args:
-        own: `cpu_milliseconds` of each kind, round by round.
+        own: The `cpu_milliseconds` of each kind, round by round.
     """
     return {
         "seconds": seconds,
@@ -135,7 +137,8 @@ def _seed() -> int:
 
 
 def _size_of_answer(server: http_servers.Server) -> int:
-    """Of the answer that is asked again and again; the first one also starts what the service starts when needed."""
+    """Return the size of the answer to the repeated request. The first request also starts what the service starts on
+    demand."""
     with http_servers.client(server) as client:
         client.connection.request(
             "POST", work.CALIBRATE, json.dumps(work.request(REMEMBERED)), {"Content-Type": "application/json"}

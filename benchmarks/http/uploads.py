@@ -1,8 +1,8 @@
-"""`python -m benchmarks.http.uploads`: what uploading 60000 x 784 pixels takes, as NPZ beside CSV, over HTTP.
+"""`python -m benchmarks.http.uploads`: time uploads of 60000 x 784 pixels over HTTP, as NPZ and as CSV.
 
 Writes benchmarks/results/uploads.json; ``--quick`` asks for a hundredth of the rows, and writes elsewhere. Both files
 hold the same private rows. Each round uploads NPZ, CSV and NPZ to one server, from the first byte to the answer, so
-that a slow moment of the machine falls on both. The CPU time is that of all processes of the server.
+that a slow moment of the machine affects both. The CPU time is that of all processes of the server.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ DISTRIBUTIONS = ("fastapi", "starlette", "uvicorn", "numpy")
 
 
 def write_files(folder: Path, rows: int) -> dict[str, Path]:
-    """Write the same images, most of whose pixels are 0, in both formats; the files by kind.
+    """Write the same images, most of whose pixels are 0, in both formats, and return the files by kind.
 
     Args:
-        folder: for the files.
-        rows: how many.
+        folder: The folder for the files.
+        rows: The number of rows.
     """
     draw = np.random.default_rng(0)
     drawn = draw.integers(0, 256, (rows, PIXELS), dtype=np.uint8)
@@ -55,7 +55,7 @@ def write_files(folder: Path, rows: int) -> dict[str, Path]:
 
 
 def measure(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
-    """Return seconds and CPU seconds of each upload, round by round."""
+    """Return the seconds and the CPU seconds of each upload, round by round."""
     files = write_files(folder, rows)
     taken: dict[str, list[dict[str, float]]] = {kind: [] for kind in files}
     data_dir = folder / "data"
@@ -74,7 +74,7 @@ def measure(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for whole times and for CPU times."""
+    """Return ``{"what", "goal", "measured", "met"}`` for elapsed times and for CPU times."""
     npz, csv = figures["files"]["npz"], figures["files"]["csv"]
     upload = f"an upload of {figures['rows']} x {figures['features']} as NPZ, over the same rows as CSV"
     return [
@@ -120,7 +120,7 @@ def _budget(server: Server) -> str:
 
 
 def metadata_of(rows: int, features: int, budget_id: str, **more: object) -> bytes:
-    """Return what is declared of so many private rows of pixels."""
+    """Return the declaration of the given number of private rows of pixels."""
     columns: list[dict[str, Any]] = [
         {"name": name, "type": "number", "lower": 0, "upper": 255} for name in _names(features)
     ]

@@ -1,4 +1,4 @@
-"""What is asked: calibrations of two kinds, as the service's own documentation has them."""
+"""This module has the requests: calibrations of two kinds, as in the service's own documentation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from app.algorithms.examples import CALIBRATE_EXAMPLES
 from benchmarks.http_load import Connection, Turn
 
 CALIBRATE = "/v1/calibrate"
-#: Poisson batches take the numerics of contour integrals, in a process with limits; full ones have closed forms.
+#: Poisson batches need contour integrals, in a process with limits; full batches have closed forms.
 KINDS: Mapping[str, str] = {"Poisson batches": "dp_sgd_poisson", "full batches": "full_batch_replace_one"}
-#: Of the target's epsilon, from one request to another: no memory has the answer, and the work is the same.
+#: The relative change of the target's epsilon from one request to the next: no cache has the answer, and the work is
+#: the same.
 SPREAD = 1e-6
 
 
@@ -30,7 +31,7 @@ def with_another_target(body: Mapping[str, Any], draw: random.Random) -> dict[st
 
 
 def new_each_time(kind: str) -> Turn:
-    """Return one calibration that nobody asked before."""
+    """Return a turn that asks for one calibration that is not in any cache."""
     body = request(kind)
 
     async def turn(connection: Connection, draw: random.Random, _key: str) -> int:
@@ -41,7 +42,7 @@ def new_each_time(kind: str) -> Turn:
 
 
 def same_each_time(path_and_kind: tuple[str, str]) -> Turn:
-    """Return the same request every time, to the service or to what stands beside it."""
+    """Return a turn that sends the same request every time, to the service or to the contender beside it."""
     path, kind = path_and_kind
     content = json.dumps(request(kind)).encode()
 

@@ -1,1 +1,2 @@
-"""The ledger beside pgbench on one PostgreSQL, and its HTTP interface beside a bare endpoint: `make bench-ledger`."""
+"""`make bench-ledger` compares the ledger with pgbench on one PostgreSQL, and its HTTP interface with a bare
+endpoint."""

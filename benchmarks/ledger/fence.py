@@ -1,7 +1,8 @@
-"""`python -m benchmarks.ledger.fence`: commands per second with the fence and without it, in turns, on both engines.
+"""`python -m benchmarks.ledger.fence`: measure commands per second with and without the fence, in turns, on both
+engines.
 
-Without it the same process commits the same commands to the same database: what is compared is the cost of the fence
-itself, with its wait for the disk. It prints a line for each engine and number of clients.
+Without the fence, the same process commits the same commands to the same database. So the comparison shows the cost of
+the fence itself, with its wait for the disk. It prints a line for each engine and number of clients.
 """
 
 from __future__ import annotations

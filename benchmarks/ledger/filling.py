@@ -1,8 +1,8 @@
-"""A budget with a long history, faster than one command at a time.
+"""This module makes a budget with a long history, faster than one command at a time could.
 
 The first reservations and commits are real ones. The rest repeat them: the same rows with identifiers, sequence
-numbers and canonical bytes of their own, chained by the ledger's own hash. What is left is what so many real commands
-would have left (a test replays the entries and compares), in a minute where they would take an hour.
+numbers and canonical bytes of their own, chained by the ledger's own hash. The result is the same as that of as many
+real commands (a test replays the entries and compares), but it takes a minute instead of an hour.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from benchmarks.ledger import ours, work
 from benchmarks.ledger.postgresql import libpq_url
 from benchmarks.ledger.throughput import new_key
 
-#: A rho that ten million entries do not reach.
+#: A limit on rho that ten million entries do not reach.
 LIMIT = 10_000.0
-#: Real pairs, each with another noise and another count, that the rest repeats.
+#: The number of real pairs, each with another noise and another count, which all other pairs repeat.
 TEMPLATES = 16
 BATCH = 20_000
 
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 
 class Tables(Protocol):
-    """The rows of a database, without the application's code between."""
+    """Access to the rows of a database without the application's code."""
 
     def rows(self, table: str, where: str) -> list[Row]: ...
     def insert(self, table: str, rows: Sequence[Row]) -> None: ...
@@ -52,11 +52,12 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What one reservation and its commit have left: their rows, amounts in the filter's units, and a step so often."""
+    """The rows of one reservation and its commit, the amounts in the filter's units, and the charged step with its
+    count."""
 
     @property
     def made(self) -> str:
-        """The hash of the entry that made the reservation, which the other one refers to."""
+        """The hash of the entry that made the reservation. The commit's entry refers to it."""
         return str(self.entries[0]["hash"])
 
     reservation: Row
@@ -69,13 +70,14 @@ class Template:
 def filled_budget(
     context: Context, entries: int, request: Mapping[str, Any] | None = None, events: Sequence[Event] = ()
 ) -> str:
-    """Id of a new budget with so many entries, or one more: real ones first, then their repetitions.
+    """Return the id of a new budget with the given number of entries, or one more: real entries first, then their
+    repetitions.
 
     Args:
-        context: Of the ledger.
-        entries: How many; at least twice as many as there are events.
-        request: The budget's; absent: of one that counts rho.
-        events: What the real reservations are for, one each; absent: `TEMPLATES` full-batch queries.
+        context: The context of the ledger.
+        entries: The number of entries, at least twice the number of events.
+        request: The request for the budget; if absent, for a budget that counts rho.
+        events: The events of the real reservations, one for each; if absent, `TEMPLATES` full-batch queries.
     """
     budget_id = ours.create_budget(context, request or work.budget_request("zcdp", LIMIT), new_key("budget"))
     for event in events or [work.event(count, work.NOISE + count) for count in range(1, TEMPLATES + 1)]:
@@ -128,7 +130,8 @@ def _repeat_until(tables: Tables, budget_id: str, entries: int) -> None:
 def _repeated(
     tables: Tables, row: Row, reservation_id: str, sequence: int, previous_hash: str, refers: tuple[str, str]
 ) -> Row:
-    """Return the entry at another place in the chain, for another reservation, which another entry has made."""
+    """Return the entry, moved to another place in the chain and to another reservation, which another entry has
+    made."""
     entry_id = new_id("ent")
     canonical = (
         tables.to_bytes(row["canonical"])
@@ -171,7 +174,7 @@ def _template(reservation: Row, entries: tuple[Row, Row], tables: Tables, step_h
 
 @contextmanager
 def _tables(context: Context) -> Iterator[Tables]:
-    """One transaction on the context's database."""
+    """Open one transaction on the context's database."""
     if context.database.is_sqlite:
         connection = sqlite3.connect(str(make_url(context.database.url).database))
         try:

@@ -1,4 +1,4 @@
-"""The goals, each with the figure that was measured and whether it is met."""
+"""This module has the goals, each with the measured figure and whether it is met."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _over_pgbench(throughput: Mapping[str, Any]) -> dict[str, Any]:
-    """Both filters have to reach it, each from as many processes as suit it best: pgbench has its best clients, too."""
+    """Return the goal against pgbench. Both filters have to reach it, each with its best number of processes, since
+    pgbench also has its best number of clients."""
     mode, clients = throughput["headline"]["mode"], throughput["headline"]["clients"]
     best: dict[str, tuple[float, int]] = {}
     for row in throughput["ours"]:

@@ -1,4 +1,5 @@
-"""One budget that everybody wants: exactly what fits is admitted, at what speed, and what anyone has to try again."""
+"""This module measures one budget from which everybody reserves: whether exactly what fits is admitted, at what speed,
+and how often commands have to be tried again."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ COUNTERS = ("xact_commit", "xact_rollback", "deadlocks")
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one process achieved: the counts that were admitted, how many attempts were not, and when, on the machine's
-    monotonic clock.
+    """The results of one process: the counts that were admitted, the number of attempts that were not, and the times on
+    the machine's monotonic clock.
     """
 
     admitted: list[int]
@@ -75,13 +76,13 @@ def fills_exactly(privacy_filter: PrivacyFilter, admitted: Sequence[int], used: 
     for count in admitted:
         total = privacy_filter.add(total, costs[count])
     room_is_left = privacy_filter.admits(privacy_filter.add(total, costs[1]))
-    # An amount that no bound is known of is added up without end in the books, and saturates in the filter.
+    # An amount without a known bound is added up without limit in the books, but saturates in the filter.
     spent = privacy_filter.add(privacy_filter.zero, used)
     return total == spent and privacy_filter.admits(total) and not room_is_left
 
 
 def spend_until_full(gate: Gate, url: str, data_dir: Path, budget_id: str, seed: int) -> Spent:
-    """In each thread: reserve a random count and commit it; after a denial single queries, until one is denied."""
+    """Reserve and commit random counts in each thread. After a denial, reserve single queries until one is denied."""
     with ours.ledger(url, data_dir) as context, ThreadPoolExecutor(THREADS) as pool:
 
         def spend(number: int) -> tuple[list[int], int, float]:
@@ -118,6 +119,6 @@ def _cost(privacy_filter: PrivacyFilter, count: int) -> Amounts:
 
 
 def _counters(server: PostgreSql, url: str) -> list[int]:
-    """Return the server's own counts of what happened in a database, of all connections that have ended."""
+    """Return the server's own counts of what happened in a database, over all connections that have ended."""
     statement = f"SELECT {', '.join(COUNTERS)} FROM pg_stat_database WHERE datname = '{make_url(url).database}'"
     return list(query(server.url, statement)[0])

@@ -1,4 +1,4 @@
-"""What load is put on the ledger, and on the bare endpoints beside it."""
+"""This module has the load on the ledger, and on the bare endpoints beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.ledger import work
 
 
 def bare_turn(path: str) -> Turn:
-    """Return one request to a bare endpoint."""
+    """Send one request to a bare endpoint."""
 
     async def turn(connection: Connection, draw: random.Random, key: str) -> int:
         body = json.dumps({"purpose": "bench", "count": draw.randint(1, work.COUNTS)}).encode()
@@ -22,7 +22,7 @@ def bare_turn(path: str) -> Turn:
 
 
 def ledger_turn(budget_ids: Sequence[str]) -> Turn:
-    """Return a reservation in a random budget, and its commit: two requests."""
+    """Reserve in a random budget and commit: two requests."""
 
     async def turn(connection: Connection, draw: random.Random, key: str) -> int:
         events = [work.event_json(draw.randint(1, work.COUNTS))]

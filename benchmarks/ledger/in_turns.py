@@ -1,4 +1,4 @@
-"""Compares the same commands with something and without it, in turns, on both engines."""
+"""This module compares the same commands with and without something, in turns, on both engines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.ledger.postgresql import postgresql
 _ROUNDS, _SECONDS, _BUDGETS = 7, 2.0, 16
 _CLIENTS = (1, 8, 64)
 
-#: Commands per second of so many clients, whose commands have this name.
+#: A function that returns the commands per second of a number of clients, whose commands have the given name.
 Rate = Callable[[int, str], float]
 
 
@@ -59,7 +59,7 @@ def compare(engine: str, what: str, with_it: Rate, without: Rate) -> None:
             found = {}
             for has_it in (True, False) if number % 2 else (False, True):
                 found[has_it] = (with_it if has_it else without)(clients, f"{name} {has_it}")
-            if number:  # the first round warms up
+            if number:  # the first round is a warm-up
                 ratios.append(found[True] / found[False])
                 rates.append(found[True])
         sys.stdout.write(

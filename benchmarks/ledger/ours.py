@@ -1,6 +1,7 @@
-"""Our side in process: one function per action, each a whole keyed command as an endpoint makes it, without the HTTP.
+"""This module is our side in process. It has one function per action, which runs a whole keyed command as an endpoint
+does, without HTTP.
 
-Everything that the benchmark asks of the ledger's insides is here; the rest of it speaks HTTP.
+Only this module of the benchmark uses the ledger's code; the rest speaks HTTP.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from app.reservations.commands import Asked, Command, to_reserve, to_resolve
 from app.reservations.endpoints import answered
 from app.settings import Settings
 
-#: For so long a reservation is held; none is left until then.
+#: The time that a reservation is held; no benchmark takes that long.
 EXPIRES_IN = timedelta(hours=1)
 
 
 @contextmanager
 def ledger(url: str, data_dir: Path, **settings: Any) -> Iterator[Context]:
-    """A process's own way to the ledger at ``url``; any number of threads may share it."""
+    """Open the ledger at ``url`` for this process; any number of threads may share it."""
     database = Database(url)
     try:
         yield fenced_context(Settings(data_dir=data_dir, database_url=url, workers=0, **settings), database)
@@ -47,7 +48,7 @@ def ledger(url: str, data_dir: Path, **settings: Any) -> Iterator[Context]:
 
 
 def create_budget(context: Context, request: Mapping[str, Any], key: str) -> str:
-    """Open the budget that the HTTP request describes; returns its id."""
+    """Open the budget that the HTTP request describes, and return its id."""
     asked = BudgetRequest.model_validate(request)
 
     def command(session: Session) -> Answer:
@@ -58,7 +59,7 @@ def create_budget(context: Context, request: Mapping[str, Any], key: str) -> str
 
 
 def reserve(context: Context, budget_id: str, events: Sequence[Event], key: str) -> str | None:
-    """Hold what the events cost; returns the reservation's id, or None where the budget does not admit it."""
+    """Reserve the cost of the events. Return the reservation's id, or None if the budget does not admit it."""
     try:
         return str(_to_reserve(context, budget_id, events, key, LOOPBACK).carry_out().body["id"])
     except Problem as problem:
@@ -68,14 +69,14 @@ def reserve(context: Context, budget_id: str, events: Sequence[Event], key: str)
 
 
 def commit(context: Context, reservation_id: str, key: str) -> None:
-    """Spend what the reservation holds."""
+    """Commit the reservation."""
     _to_commit(context, reservation_id, key, LOOPBACK).carry_out()
 
 
 async def spend(
     context: Context, budget_id: str, events: Sequence[Event], key: str, principal: Principal = LOOPBACK
 ) -> None:
-    """Reserve and commit as the endpoints do: as a coroutine of the server's loop."""
+    """Reserve and commit in a coroutine of the event loop, as the endpoints do."""
     response = await answered(_to_reserve(context, budget_id, events, f"{key} reserve", principal))
     reservation_id = str(json.loads(bytes(response.body))["id"])
     await answered(_to_commit(context, reservation_id, f"{key} commit", principal))
@@ -93,6 +94,6 @@ def _to_commit(context: Context, reservation_id: str, key: str, principal: Princ
 
 
 def used(context: Context, budget_id: str) -> tuple[int, ...]:
-    """Return what is spent and reserved, in nano-units per order."""
+    """Return the spent and reserved amounts, in nano-units for each order."""
     with context.database.read() as session:
         return budget_state(repository.get_budget(session, budget_id)).used

@@ -1,4 +1,5 @@
-"""Reserve and commit over HTTP beside a bare FastAPI endpoint: the same server settings, load and connections."""
+"""This module compares reserving and committing over HTTP with a bare FastAPI endpoint, with the same server settings,
+load and connections."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ HEADLINE = "async def"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One side: a name, and what a load process needs to put load on it."""
+    """One side of the comparison: its name, and what a load process needs to put load on it."""
 
     name: str
     port: int
@@ -30,19 +31,19 @@ class Contender:
     argument: Any
 
     def measure(self, seconds: float) -> Load:
-        """Return what one load process gets answered in so many seconds."""
+        """Return the results of one load process that runs for the given seconds."""
         arguments = (self.port, self.make_turn, self.argument, seconds, random.randrange(2**32))
         return at_once(load, [arguments])[0]
 
 
 def beside_bare_endpoint(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, Any]:
-    """Return requests a second of either side, each measured for ``seconds`` in every round.
+    """Return the requests per second of both sides, each measured for ``seconds`` in every round.
 
     Args:
-        url: a migrated database for the service.
-        data_dir: the service's folder.
-        rounds: how many; every other one in the reverse order.
-        seconds: how long one measurement takes.
+        url: The URL of a migrated database for the service.
+        data_dir: The service's folder.
+        rounds: The number of rounds; every other round has the reverse order.
+        seconds: The time that one measurement takes.
     """
     with http_servers.bare() as bare, http_servers.service(url, data_dir) as server:
         theirs = [
@@ -60,7 +61,7 @@ def beside_bare_endpoint(url: str, data_dir: Path, rounds: int, seconds: float) 
 
 
 def figures(bare: Mapping[str, Sequence[Load]], ours: Mapping[str, Sequence[Load]], seconds: float) -> dict[str, Any]:
-    """Return medians of both sides, and ours over each bare endpoint's."""
+    """Return the medians of both sides, and ours divided by that of each bare endpoint."""
     rows = []
     for kind, loads in ours.items():
         ratios = {

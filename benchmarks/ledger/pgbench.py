@@ -1,4 +1,4 @@
-"""PostgreSQL's own benchmark: its default script, which is TPC-B in all but name."""
+"""This module runs PostgreSQL's own benchmark with its default script, which is TPC-B in all but name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FAILED = re.compile(r"^number of failed transactions: (\d+) ", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """How pgbench talks: ``mode`` is the query protocol, ``clients`` the number of its connections."""
+    """The settings of pgbench: ``mode`` is the query protocol, ``clients`` the number of connections."""
 
     mode: str
     clients: int
@@ -33,16 +33,16 @@ class PgBench:
         _run(self._program, "-i", "-q", "-s", str(SCALE), self._url)
 
     def transactions_per_second(self, client: Client, seconds: int) -> float:
-        """Return what ``client`` reaches in so many seconds."""
+        """Return the transactions per second that ``client`` reaches in the given time."""
         spec = ("-M", client.mode, "-c", str(client.clients), "-j", str(THREADS), "-T", str(seconds))
         return tps_in(_run(self._program, *spec, self._url))
 
 
 def tps_in(output: str) -> float:
-    """Return transactions per second, from what pgbench prints.
+    """Return the transactions per second from pgbench's output.
 
     Raises:
-        ValueError: If the number is not printed, or a transaction failed, since the number is then not comparable.
+        ValueError: If the number is not printed, or if a transaction failed, since the number is not comparable then.
     """
     tps, failed = _TPS.search(output), _FAILED.search(output)
     if tps is None or failed is None or int(failed[1]) > 0:

@@ -1,4 +1,5 @@
-"""An embedded PostgreSQL as its package starts it: nothing is tuned, and every commit reaches the disk."""
+"""This module starts an embedded PostgreSQL as its package does: nothing is tuned, and every commit reaches the
+disk."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from unittest import mock
 
 from sqlalchemy import create_engine, make_url, text
 
-#: What decides how much a commit costs, and what the caches hold: stored with the results.
+#: The settings that decide the cost of a commit and the size of the caches. They are stored with the results.
 SETTINGS = (
     "server_version",
     "fsync",
@@ -32,7 +33,7 @@ SETTINGS = (
     "max_wal_size",
     "default_transaction_isolation",
 )
-#: SQLSTATEs after which a client has to try again: serialization failure, deadlock, no lock in time.
+#: The SQLSTATEs after which a client has to try again: serialization failure, deadlock, no lock in time.
 RETRY_STATES = frozenset({"40001", "40P01", "55P03"})
 
 _LOG_PREFIX = "%m [%p] sqlstate=%e database=%d "
@@ -44,9 +45,9 @@ class PostgreSql:
     """A running server.
 
     Attributes:
-        url: SQLAlchemy URL of its maintenance database.
-        programs: Folder of the server's own client programs, pgbench among them.
-        log: Its log, in which each error has its SQLSTATE.
+        url: The SQLAlchemy URL of its maintenance database.
+        programs: The folder of the server's own client programs, such as pgbench.
+        log: The server's log, in which each error has its SQLSTATE.
     """
 
     url: str
@@ -54,27 +55,27 @@ class PostgreSql:
     log: Path
 
     def create_database(self) -> str:
-        """Return the SQLAlchemy URL of a new, empty database."""
+        """Create an empty database and return its SQLAlchemy URL."""
         name = f"bench_{secrets.token_hex(4)}"
         execute(self.url, f'CREATE DATABASE "{name}"')
         return make_url(self.url).set(database=name).render_as_string(hide_password=False)
 
     def settings(self) -> dict[str, str]:
-        """Return the settings in `SETTINGS` as a new connection sees them, and what a write to disk costs here."""
+        """Return the settings in `SETTINGS` as a new connection sees them, and the time of a write to the disk."""
         values = {name: str(query(self.url, f"SHOW {name}")[0][0]) for name in SETTINGS}
         return values | {"fdatasync_milliseconds": f"{1e3 * _seconds_of_fdatasync(self.log.parent.parent):.2f}"}
 
     def errors(self, url: str) -> Counter[str]:
         """Return how often statements in the database at ``url`` have failed so far, by SQLSTATE.
 
-        The server's own log: it also knows of an error that a client has swallowed and tried again.
+        The counts come from the server's own log, which also has errors that a client swallowed and tried again.
         """
         return errors_in(self.log.read_text(errors="replace"), str(make_url(url).database))
 
 
 @contextmanager
 def postgresql() -> Iterator[PostgreSql]:
-    """Start a server in a folder of its own, and delete it with all its data in the end."""
+    """Start a server in a folder of its own, and delete the folder with all data at the end."""
     folder = Path(tempfile.mkdtemp(prefix="epsilond-bench-"))
     (folder / "pgdata").mkdir()
     server = _package().get_server(folder / "pgdata", cleanup_mode="delete")
@@ -99,7 +100,7 @@ def execute(url: str, statement: str) -> None:
 
 
 def query(url: str, statement: str) -> list[tuple[Any, ...]]:
-    """Return all rows of a statement."""
+    """Execute a statement and return all its rows."""
     engine = create_engine(url, isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as connection:
@@ -109,7 +110,7 @@ def query(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 
 def errors_in(log: str, database: str) -> Counter[str]:
-    """Return errors of one database in a server log, by SQLSTATE.
+    """Return the number of errors of one database in a server log, by SQLSTATE.
 
     >>> errors_in("2026 [7] sqlstate=40001 database=a ERROR:  could not serialize", "a")
     Counter({'40001': 1})
@@ -118,13 +119,13 @@ def errors_in(log: str, database: str) -> Counter[str]:
 
 
 def libpq_url(url: str) -> str:
-    """Return the URL as PostgreSQL's own programs read it: without the name of a Python driver."""
+    """Return the URL for PostgreSQL's own programs: without the name of a Python driver."""
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 @cache
 def _package() -> Any:
-    """Return the package; it looks for a runtime folder when it is imported, and warns where the machine has none."""
+    """Import the package. On import it looks for a runtime folder, and warns if the machine has none."""
     folder = tempfile.mkdtemp(prefix="epsilond-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": folder}):

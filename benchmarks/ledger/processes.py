@@ -1,4 +1,5 @@
-"""The same work in several processes at once: each gets ready, all wait for one another, then all begin."""
+"""This module does the same work in several processes at once. Each gets ready, all wait for one another, and then all
+begin."""
 
 from __future__ import annotations
 
@@ -13,23 +14,23 @@ from benchmarks.http_servers import AUTHORIZATION
 
 T = TypeVar("T")
 
-#: Called by a process that is ready; returns when all are.
+#: A process calls this when it is ready; the call returns when all processes are.
 Gate = Callable[[], object]
 GATE_S = 60.0
 POLL_S = 0.5
 
 
 def at_once(work: Callable[..., T], arguments: Sequence[tuple[Any, ...]], *, limit_s: float = 300.0) -> list[T]:
-    """Return what ``work(gate, *arguments[i])`` returns in each of the processes, in the order of ``arguments``.
+    """Return the results of ``work(gate, *arguments[i])`` in each of the processes, in the order of ``arguments``.
 
     Raises:
-        RuntimeError: If a process raised (the cause), or if a process ended without a result, or did not end in time.
+        RuntimeError: If a process raised (its error is the cause), ended without a result, or did not end in time.
     """
-    # Never a fork of this process, which may have threads; the server that forks has imported the work once.
+    # This process is never forked, since it may have threads. A fork server imports the work once and forks.
     start_method = multiprocessing.get_context("forkserver")
     start_method.set_forkserver_preload([work.__module__])
     results, barrier = start_method.Queue(), start_method.Barrier(len(arguments))
-    # The server that forks keeps the environment that it was started in.
+    # The fork server keeps the environment in which it was started.
     header = os.environ.get(AUTHORIZATION, "")
     processes = [
         start_method.Process(target=_work, args=(work, given, number, barrier, results, header), daemon=True)
@@ -54,7 +55,7 @@ def at_once(work: Callable[..., T], arguments: Sequence[tuple[Any, ...]], *, lim
 def _outcomes(results: Any, processes: Sequence[Any], until: float) -> dict[int, Any]:
     outcomes: dict[int, Any] = {}
     while len(outcomes) < len(processes):
-        # Asked before the queue is: what a process put there before it ended is then found.
+        # This is asked before the queue is read, so that what a process put there before it ended is found.
         silent = [number for number, process in enumerate(processes) if process.exitcode is not None]
         try:
             number, outcome = results.get(timeout=POLL_S)

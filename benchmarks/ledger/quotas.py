@@ -1,7 +1,7 @@
-"""`python -m benchmarks.ledger.quotas`: commands per second with quotas and without them, in turns, on both engines.
+"""`python -m benchmarks.ledger.quotas`: measure commands per second with and without quotas, in turns, on both engines.
 
-A key has quotas, which are counted under a lock of its own; who asks on a server without keys has none. Both send the
-same commands to the same database. It prints a line for each engine and number of clients.
+A key has quotas, which are counted under a lock of its own; a client of a server without keys has no quotas. Both
+clients send the same commands to the same database. It prints a line for each engine and number of clients.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app.auth.principal import LOOPBACK, Principal
 from benchmarks.ledger import in_turns, ours
 
 KEY = Principal("key_bench", LOOPBACK.scopes)
-#: So high that none is met.
+#: Quotas that are too high to be reached.
 QUOTAS = {"entries_per_day": 10**9, "entry_bytes_per_day": 10**15, "open_reservations_per_key": 10**6}
 
 

@@ -1,4 +1,4 @@
-"""Reading a budget over HTTP: what a history of a million entries costs beside one of a thousand."""
+"""This module reads a budget over HTTP, and compares a history of a million entries with one of a thousand."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PAGE = 50
 
 
 def of_long_and_short(url: str, data_dir: Path, few: int, many: int, effort: Effort) -> dict[str, Any]:
-    """Return times of one GET, the budget with ``few`` entries and the one with ``many`` in turns on one connection.
+    """Return the times of one GET of the budgets with ``few`` and with ``many`` entries, in turns on one connection.
 
     Args:
-        url: a migrated database without budgets.
-        data_dir: the service's folder.
-        few: entries of the short history.
-        many: entries of the long one.
-        effort: rounds and time for each kind of GET.
+        url: The URL of a migrated database without budgets.
+        data_dir: The service's folder.
+        few: The number of entries of the short history.
+        many: The number of entries of the long history.
+        effort: The rounds and the time for each kind of GET.
     """
     with ours.ledger(url, data_dir) as context:
         begun = time.perf_counter()
@@ -48,7 +48,7 @@ def of_long_and_short(url: str, data_dir: Path, few: int, many: int, effort: Eff
 
 
 def paths() -> Mapping[str, Callable[[str, int], str]]:
-    """Return the GETs that are timed, for a budget's id and the number of its entries."""
+    """Return the paths of the timed GETs, for a budget's id and the number of its entries."""
     return {
         "budget": lambda budget_id, _: f"/v1/budgets/{budget_id}",
         "report": lambda budget_id, _: f"/v1/budgets/{budget_id}?delta={work.DELTA}",

@@ -1,4 +1,4 @@
-"""Reserve and commit over many budgets beside pgbench, in turns on one PostgreSQL."""
+"""This module compares reserving and committing over many budgets with pgbench, in turns on one PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from benchmarks.ledger.pgbench import Client, PgBench
 from benchmarks.ledger.processes import Gate, at_once
 
 BUDGETS = 256
-#: Far more than is spent: no command of this section is denied.
+#: A limit far above what is spent: no command of this section is denied.
 LIMIT = 1000.0
 CALLERS = 64
 WARM_UP_PAIRS = 4
 
 CLIENTS = tuple(Client(mode, clients) for mode in ("simple", "prepared") for clients in (8, 16))
-#: The mode of pgbench's own default is the one to compare with, at the number of clients that suits it best.
+#: The comparison is with pgbench's default mode, at the number of clients that suits it best.
 HEADLINE_MODE = "simple"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Who sends commands: ``processes``, each with `CALLERS` callers at once, to `BUDGETS` budgets of one filter."""
+    """The senders of commands: ``processes``, each with `CALLERS` callers at once, to `BUDGETS` budgets of one
+    filter."""
 
     filter: str
     processes: int
@@ -41,7 +42,7 @@ LAYOUTS = tuple(Layout(kind, processes) for kind in work.FILTERS for processes i
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What one process got done between two moments of the machine's monotonic clock."""
+    """The work that one process did between two moments of the machine's monotonic clock."""
 
     pairs: int
     began: float
@@ -49,14 +50,14 @@ class Done:
 
 
 def beside_pgbench(bench: PgBench, url: str, data_dir: Path, rounds: int, seconds: int) -> dict[str, Any]:
-    """Return transactions a second of either side, each measured for ``seconds`` in every round.
+    """Return the transactions per second of both sides, each measured for ``seconds`` in every round.
 
     Args:
-        bench: pgbench on the server that also has the database at ``url``.
-        url: a migrated database, for the ledger.
-        data_dir: where the ledger's secret is.
-        rounds: how many; every other one in the reverse order.
-        seconds: how long one measurement takes.
+        bench: The pgbench on the server that also has the database at ``url``.
+        url: The URL of a migrated database for the ledger.
+        data_dir: The folder with the ledger's secret.
+        rounds: The number of rounds; every other round has the reverse order.
+        seconds: The time that one measurement takes.
     """
     budgets = {kind: open_budgets(url, data_dir, kind) for kind in work.FILTERS}
 
@@ -86,8 +87,8 @@ def beside_pgbench(bench: PgBench, url: str, data_dir: Path, rounds: int, second
 def figures(
     pgbench: Mapping[Client, Sequence[float]], pairs: Mapping[Layout, Sequence[float]], seconds: float
 ) -> dict[str, Any]:
-    """Return medians of both sides, and the ledger's commands a second (two a pair) over pgbench's transactions a
-    second.
+    """Return the medians of both sides, and the ledger's commands per second (two for each pair) divided by pgbench's
+    transactions per second.
     """
     best = {
         mode: max((client for client in pgbench if client.mode == mode), key=lambda c: statistics.median(pgbench[c]))
@@ -118,7 +119,7 @@ def figures(
 
 
 def spread(ratios: Sequence[float]) -> dict[str, Any]:
-    """Return the median of the rounds' ratios, and their ends."""
+    """Return the median, the smallest and the largest of the rounds' ratios."""
     return {
         "ratio": statistics.median(ratios),
         "smallest_ratio": min(ratios),
@@ -128,7 +129,7 @@ def spread(ratios: Sequence[float]) -> dict[str, Any]:
 
 
 def rate(done: Sequence[Done]) -> float:
-    """Return pairs a second of all processes together, over the time in which any of them worked.
+    """Return the pairs per second of all processes together, over the time in which any of them worked.
 
     >>> rate([Done(30, 0.0, 2.0), Done(10, 1.0, 4.0)])
     10.0
@@ -137,7 +138,7 @@ def rate(done: Sequence[Done]) -> float:
 
 
 def open_budgets(url: str, data_dir: Path, kind: str, limit: float = LIMIT, number: int = BUDGETS) -> list[str]:
-    """Return ids of ``number`` new budgets."""
+    """Open ``number`` budgets and return their ids."""
     with ours.ledger(url, data_dir) as context:
         request = work.budget_request(kind, limit)
         return [ours.create_budget(context, request, new_key("budget", index)) for index in range(number)]
@@ -149,7 +150,7 @@ def new_key(*parts: object) -> str:
 
 
 def spend_over_many(gate: Gate, url: str, data_dir: Path, budget_ids: Sequence[str], seconds: float, seed: int) -> Done:
-    """By each of `CALLERS` coroutines of one loop: reserve in a random budget, commit, and again."""
+    """Let `CALLERS` coroutines of one loop reserve in a random budget and commit, again and again."""
     with ours.ledger(url, data_dir) as context:
 
         async def call(number: int, *, until: float, at_most: float) -> int:

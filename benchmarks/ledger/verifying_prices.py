@@ -1,7 +1,7 @@
-"""`python -m benchmarks.ledger.verifying_prices`: what verifying a million entries takes with prices, and without.
+"""`python -m benchmarks.ledger.verifying_prices`: time the verification of a million entries, with and without prices.
 
-The entries have a thousand different prices, of Poisson-sampled Gaussian steps at sixteen Renyi orders each. Both are
-measured in one run, on one SQLite file. ``--quick`` asks for ten thousand entries with a hundred prices.
+The entries have a thousand different prices, of Poisson-sampled Gaussian steps at sixteen Renyi orders each. Both times
+are measured in one run, on one SQLite file. ``--quick`` takes ten thousand entries with a hundred prices.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def _timed(what: str, verify: Callable[[], Verdict]) -> tuple[float, Verdict]:
     started, load, before = time.perf_counter(), os.getloadavg()[0], os.times()
     verdict = verify()
     seconds, after = time.perf_counter() - started, os.times()
-    # Of this process, and of those that found prices: the only figure that others on the machine leave as it is.
+    # This is the CPU time of this process and of the processes that found prices: other load on the machine hardly
+    # changes it.
     processor = sum(after[:4]) - sum(before[:4])
     assert verdict.valid, verdict.in_words()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
@@ -68,7 +69,7 @@ def main() -> None:
         url = migrated(f"sqlite:///{Path(name) / 'priced.sqlite3'}")
         with ours.ledger(url, Path(name)) as context:
             filled_budget(context, entries, request, events)
-            transparency.verified(context)  # which gives the entries their places in the tree
+            transparency.verified(context)  # this gives the entries their places in the tree
             alone, _ = _timed("verify", lambda: transparency.verified(context))
             both, verdict = _timed("verify --prices", lambda: _with_prices(context))
     assert verdict.prices is not None

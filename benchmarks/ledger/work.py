@@ -1,4 +1,4 @@
-"""What is asked of the ledger: budgets under three filters, and events to charge to them."""
+"""This module has the work of the ledger: budgets under three filters, and events to charge to them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ FILTERS = ("approximate_gaussian_dp", "renyi_dp", "zcdp")
 
 #: A full-batch Gaussian query with this noise costs rho = 2e-4 exactly.
 NOISE = 50.0
-#: How many different counts an event takes. A price is remembered after its first use, so that what is timed is the
-#: ledger: what it costs to find one is what `make bench-accounting` measures.
+#: The number of different counts of an event. A price is cached after its first use, so the ledger itself is timed;
+#: `make bench-accounting` measures the time to find a price.
 COUNTS = 32
 
 
 def event(count: int, noise: float = NOISE) -> Event:
-    """Return ``count`` queries."""
+    """Return an event of ``count`` queries."""
     return Event(Gaussian(noise), count=count)
 
 
 def event_json(count: int) -> dict[str, Any]:
-    """`event` as an HTTP request writes it."""
+    """Return the `event` in the JSON of an HTTP request."""
     return {"mechanism": {"kind": "gaussian", "noise_multiplier": NOISE}, "count": count}
 
 
@@ -37,7 +37,7 @@ def budget_request(kind: str, limit: float) -> Mapping[str, Any]:
 
 
 def filter_request(kind: str, limit: float) -> dict[str, Any]:
-    """Return the filter in a budget's request."""
+    """Return the filter as it stands in a budget's request."""
     return {"kind": kind} | ({"rho": limit} if kind == "zcdp" else {"epsilon": limit, "delta": DELTA})
 
 

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.papers`: run every reproduction, write benchmarks/results/papers.json, its plots and its page.
+"""`python -m benchmarks.papers`: run all reproductions, and write benchmarks/results/papers.json, the plots and the
+page.
 
-``--only NAME`` runs one and keeps the committed figures of the others. ``--quick`` asks less, for work on a
-reproduction itself; its figures are not for the page, and it writes elsewhere.
+``--only NAME`` runs one reproduction and keeps the committed figures of the others. ``--quick`` runs less, for work on
+a reproduction itself; its figures are not for the page and are written elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from benchmarks import report
 from benchmarks.papers import page
 from benchmarks.papers.reproduction import Module
 
-#: In the order of the page.
+#: The reproductions in the order of the page.
 NAMES = (
     "dp_sgd",
     "dp_nsgd",
@@ -34,7 +35,7 @@ NAMES = (
     "generalized_linear_l1",
     "dp_bandmf",
 )
-#: What the figures depend on besides the code.
+#: The packages on which the figures depend besides the code.
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "scikit-learn")
 SOURCES = ("accounting", "calibrators", "trainer", "benchmarks/papers")
 
@@ -55,7 +56,7 @@ def figures_of(name: str, quick: bool) -> dict[str, Any]:
 
 
 def kept(path: Path) -> Mapping[str, Any]:
-    """Return the reproductions that ``path`` already has."""
+    """Return the reproductions that are already in the file ``path``."""
     return report.read(path.stem)["reproductions"] if path.exists() else {}
 
 

@@ -35,7 +35,7 @@ DIAMETER = 2.0
 MOMENT_ORDER = 3.0
 FREEDOM = 3.2
 ERROR_SCALE = 0.5
-#: The paper's epsilon_p = sqrt(2 rho) where n varies, and n where epsilon_p varies.
+#: The fixed epsilon_p = sqrt(2 rho) of the paper where n varies, and the fixed n where epsilon_p varies.
 EPSILON = 1.0
 MIDDLE = 80_000
 
@@ -58,12 +58,12 @@ def assumptions() -> dict[str, float]:
 
 
 def excess_risk(point: Vector) -> float:
-    """Of the population, exactly."""
+    """Return the excess risk in the population, exactly."""
     return 0.5 * float(SPECTRUM @ (point - OPTIMUM) ** 2)
 
 
 def gradients(point: Vector, rows: Vector, _labels: Vector) -> Vector:
-    """Of |<a, w - w*> - xi|^2 / 2; a row is (a, xi)."""
+    """Return the gradients of |<a, w - w*> - xi|^2 / 2, where a row is (a, xi)."""
     residuals: Vector = rows[:, :-1] @ (point - OPTIMUM) - rows[:, -1]
     return residuals[:, None] * rows[:, :-1]
 
@@ -80,7 +80,7 @@ def sample(records: int, seed: int) -> Vector:
 
 @lru_cache
 def planned(records: int, epsilon_p: float, clip_factor: float = 1.0) -> Calibration:
-    """Return the paper's own presets throughout; the clip threshold times a factor."""
+    """Return the plan with the paper's own presets, and with the clip threshold times a factor."""
     spec = Spec(records, ZcdpTarget(0.5 * epsilon_p**2), dimension=DIMENSION, assumptions=assumptions())
     found = calibrate(NAME, spec)
     if clip_factor == 1.0:
@@ -91,7 +91,7 @@ def planned(records: int, epsilon_p: float, clip_factor: float = 1.0) -> Calibra
 
 
 def row_of(records: int, epsilon_p: float, runs: int, clip_factor: float = 1.0) -> dict[str, Cell]:
-    """The measured excess risk beside what is known of it."""
+    """Return the measured excess risk beside its known bounds."""
     found = planned(records, epsilon_p, clip_factor)
     risks = []
     for seed in range(runs):
@@ -121,7 +121,7 @@ def _number(known: Mapping[str, object], name: str) -> float:
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Over n, over epsilon and over the clip threshold."""
+    """Return the excess risk over n, over epsilon and over the clip threshold."""
     runs = 4 if quick else 24
     sizes = [10_000, 40_000, 160_000] if quick else [10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 640_000]
     epsilons = [0.25, 1.0, 4.0] if quick else [0.125, 0.25, 0.5, 1.0, 2.0, 4.0]

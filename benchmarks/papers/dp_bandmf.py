@@ -1,8 +1,9 @@
-"""The error of banded matrices, with the noise that each needs: Choquette-Choo et al. 2023, and what others print.
+"""This reproduction computes the error of banded matrices with the noise that each needs: Choquette-Choo et al. 2023,
+and values that others print.
 
-The error is that of prefix sums, which is what a run with one step size follows; nothing is trained here. For each
-target every number of bands has its own certified noise. Beside the choice by doubling stands the best of all numbers
-up to 128; beside each optimum the square root that is cut to as many bands.
+The error is that of prefix sums, which decides the error of a run with one step size; nothing is trained here. For each
+target every number of bands has its own certified noise. The choice by doubling is compared with the best of all
+numbers up to 128, and each optimum with the square root that is cut to the same number of bands.
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ def _of_roots() -> Iterator[str]:
 
 
 def _of_closed_forms() -> Iterator[str]:
-    """What Fichtenberger, Henzinger & Upadhyay 2023 give for one participation, and what is often quoted of it."""
+    """Return the values of Fichtenberger, Henzinger & Upadhyay 2023 for one participation, and those that are often
+    quoted."""
     steps = 1000
     root = square_root(steps)
     norm = float(np.linalg.norm(root))

@@ -1,7 +1,8 @@
 """DP-GD in the settings of Theorems 6.2 (Polyak-Lojasiewicz) and 6.3 (no convexity) of Wang, Ye & Xu 2017.
 
 **PL.** Least squares on rows of a scaled Hadamard matrix: the Hessian is diagonal, known, and the same for every n. So
-mu, L, D_0 and the minimum are exact, and so is the expected risk after every step, to which the trainer is held too.
+mu, L, D_0 and the minimum are exact, and so is the expected risk after every step, with which the trainer's result is
+compared, too.
 
 **No convexity.** (sigmoid(x . w) - y)^2 on rows of norm 1: gradients of norm at most 8/27 and a curvature below 0.16
 for every w, so nothing is clipped anywhere, and D_0 = 1/4 without looking at data.
@@ -41,13 +42,13 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Problem:
-    """Records and a loss with known constants.
+    """A problem: records and a loss with known constants.
 
     Attributes:
-        gradient: Of each record's loss, as `PerRecordModel` asks for it.
-        figure: What the theorem bounds, at a released point.
-        lipschitz: No gradient of a record is longer where a run goes.
-        exact: The expected figure after T steps with noise s on the mean and step size eta, where it is known.
+        gradient: The gradient of each record's loss, in the form that `PerRecordModel` needs.
+        figure: The quantity that the theorem bounds, at a released point.
+        lipschitz: A bound on the gradients of records at all points that a run can reach.
+        exact: The expected figure after T steps with noise s on the mean and step size eta, if it is known.
     """
 
     features: Vector
@@ -61,7 +62,8 @@ class Problem:
 
 
 def least_squares(num_records: int) -> Problem:
-    """Return |x . w - y|^2 / 2 with the Hessian diag(EIGENVALUES), labels x . w* plus an error of +-0.1."""
+    """Return the problem of |x . w - y|^2 / 2 with the Hessian diag(EIGENVALUES), and labels x . w* plus an error of
+    +-0.1."""
     block = hadamard(16)[:, 1 : DIMENSION + 1] * np.sqrt(EIGENVALUES)
     features: Vector = np.tile(block, (num_records // 16, 1))
     best = np.full(DIMENSION, 0.5 / math.sqrt(DIMENSION))
@@ -91,7 +93,7 @@ def least_squares(num_records: int) -> Problem:
 
 
 def sigmoid_squares(num_records: int) -> Problem:
-    """Return (sigmoid(x . w) - y)^2 with rows of norm 1 and labels that a logistic model with noise gives."""
+    """Return the problem of (sigmoid(x . w) - y)^2 with rows of norm 1, and labels from a logistic model with noise."""
     rng = np.random.default_rng(num_records)
     features: Vector = rng.normal(size=(num_records, DIMENSION))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
@@ -117,10 +119,10 @@ def sigmoid_squares(num_records: int) -> Problem:
 
 @dataclass(frozen=True)
 class Setting:
-    """A problem of any size, and the sizes that are run.
+    """A setting: a problem of any size, and the sizes that are run.
 
     Attributes:
-        middle: Records where epsilon varies; among the sizes.
+        middle: The number of records where epsilon varies; it is one of the sizes.
     """
 
     make: Callable[[int], Problem]
@@ -147,7 +149,7 @@ def calibration(problem: Problem, epsilon: float) -> Calibration:
 
 
 def measure(setting: str, problem: Problem, epsilon: float, runs: int) -> dict[str, Cell]:
-    """Return one row: the figure of what is released, in the mean over runs, beside its bound."""
+    """Return one row: the figure at the released point, as a mean over runs, beside its bound."""
     found = calibration(problem, epsilon)
     phase = only_phase(found.plan)
     figures, longest = [], 0.0
@@ -178,7 +180,7 @@ def measure(setting: str, problem: Problem, epsilon: float, runs: int) -> dict[s
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return both theorems over n and over epsilon."""
+    """Return the results of both theorems over n and over epsilon."""
     runs = 5 if quick else 40
     epsilons = (0.5, 1.0) if quick else (0.25, 0.5, 1.0, 2.0, 4.0)
     rows: list[dict[str, Any]] = []
@@ -203,7 +205,7 @@ def reproduce(quick: bool) -> Reproduction:
 
 
 def _over(rows: Sequence[dict[str, Any]], setting: str, axis: str) -> list[dict[str, Any]]:
-    """Return the setting's rows along the axis, in order; the other of n and epsilon is in its middle."""
+    """Return the setting's rows along one of n and epsilon, in order; the other one has its middle value."""
     fixed, value = ("epsilon", 1.0) if axis == "records" else ("records", SETTINGS[setting].middle)
     return sorted((row for row in rows if row["setting"] == setting and row[fixed] == value), key=lambda row: row[axis])
 

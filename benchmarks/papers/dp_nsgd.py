@@ -1,4 +1,4 @@
-"""DP-NSGD in the setting of Theorem 3.2 and Corollary 3.3 of Yang, Zhang, Chen & Liu 2022."""
+"""This reproduction runs DP-NSGD in the setting of Theorem 3.2 and Corollary 3.3 of Yang, Zhang, Chen & Liu 2022."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ TITLE = "DP-NSGD: Theorem 3.2 and Corollary 3.3 of Yang et al."
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Regulariser 1, five times the deviation; min(4 tau_0^2 / r, tau_0) of the bound stays whatever is spent."""
+    """Return the results with regulariser 1, five times the deviation. The part min(4 tau_0^2 / r, tau_0) of the bound
+    remains at any budget."""
     bound = Normalize(1.0)
     floor = min(4.0 * yang_theorem.DEVIATION**2 / bound.regularizer, yang_theorem.DEVIATION)
     return yang_theorem.reproduce(NAME, bound, floor, quick)

@@ -1,4 +1,4 @@
-"""DP-SGD in the setting of Theorem 3.4 and Corollary 3.5 of Yang, Zhang, Chen & Liu 2022."""
+"""This reproduction runs DP-SGD in the setting of Theorem 3.4 and Corollary 3.5 of Yang, Zhang, Chen & Liu 2022."""
 
 from __future__ import annotations
 
@@ -11,5 +11,6 @@ TITLE = "DP-SGD: Theorem 3.4 and Corollary 3.5 of Yang et al."
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Clip threshold 1, well above twice the deviation, so that the theorem holds; its bound has no floor."""
+    """Return the results with clip threshold 1, well above twice the deviation, so that the theorem holds. Its bound
+    has no floor."""
     return yang_theorem.reproduce(NAME, Clip(1.0), 0.0, quick)

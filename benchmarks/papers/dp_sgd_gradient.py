@@ -135,7 +135,7 @@ def _noise_multiplier(found: Calibration) -> float:
 
 
 def _measured(found: Calibration, data: Data, fresh: Data, repeats: int) -> tuple[list[float], list[float]]:
-    """Optimisation errors, and excess risks on fresh records, of so many runs."""
+    """Return the optimisation errors of the given number of runs, and their excess risks on fresh records."""
     errors, excess = [], []
     for seed in range(repeats):
         weights = run(found.plan, MODEL, data.features, data.labels, seed=seed).parameters["weights"]
@@ -151,7 +151,7 @@ def _data(n: int, seed: int) -> Data:
     features[:, 0] += 1.5 * random.choice([-1.0, 1.0], n)
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     labels = ((features[:, 0] > 0.0) ^ (random.random(n) < 0.1)).astype(np.int64)
-    solve: Any = minimize  # whose stubs ask for shapes that NumPy's do not promise
+    solve: Any = minimize  # its stubs ask for shapes that NumPy's stubs do not promise
     solution = solve(
         lambda w: _risk(w, features, labels),
         np.zeros(DIMENSION),
@@ -225,7 +225,8 @@ def _noise(rows: Sequence[Row]) -> list[str]:
 
 
 def _longer() -> list[str]:
-    """More steps with more noise each: the bound at the step of least bound, n = 10^4, epsilon = 1."""
+    """Return the bound for more steps with more noise each, at the step size of least bound, with n = 10^4 and epsilon
+    = 1."""
     n = 10**4
     bounds = []
     for steps in (n, n * 100, n**2):

@@ -1,4 +1,5 @@
-"""DP-SVRG beside DP-GD at the same privacy: risk against bound, and what each pays in gradients (Wang, Ye & Xu 2017).
+"""This reproduction compares DP-SVRG with DP-GD at the same privacy: risks, bounds and numbers of gradients (Wang, Ye &
+Xu 2017).
 
 Least squares on rows of a scaled Hadamard matrix, |x| = 1: every record's loss is 1-smooth, the mean loss has a Hessian
 that is diagonal, known and the same for every n, so that mu, D_0 and the minimum are exact. Theorem 4.2 is of such
@@ -29,10 +30,10 @@ TITLE = "DP-SVRG beside DP-GD: Theorems 4.2 and 6.2 of Wang, Ye & Xu"
 
 EPSILON, DELTA = 1.0, 1e-6
 DIMENSION, EPOCHS = 4, 3
-#: Of the Hessian, mu to L; their sum is the squared norm of a row.
+#: The eigenvalues of the Hessian, mu to L; their sum is the squared norm of a row.
 EIGENVALUES = np.linspace(0.2, 0.3, DIMENSION)
 BEST = np.full(DIMENSION, 0.5 / math.sqrt(DIMENSION))
-#: No gradient is longer within distance 0.7 of the minimiser; the start is at 0.5.
+#: A bound on gradients within distance 0.7 of the minimiser; the start is at distance 0.5.
 LIPSCHITZ = 0.8
 SIZES = (1024, 2048, 4096)
 ALGORITHMS = ("dp_svrg", "dp_gd")
@@ -55,7 +56,7 @@ class Data:
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return both algorithms over n, each with its theorem's own sizes."""
+    """Return the results of both algorithms over n, each with its theorem's own sizes."""
     sizes, repeats = (SIZES[:2], 2) if quick else (SIZES, 4)
     rows = [_row(algorithm, _data(n), repeats) for algorithm in ALGORITHMS for n in sizes]
     return {

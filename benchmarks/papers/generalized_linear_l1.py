@@ -47,13 +47,13 @@ class Population:
     least_risk: float
 
     def excess(self, point: Vector) -> float:
-        """Of the hinge that was not smoothed, exactly."""
+        """Return the excess risk of the hinge without smoothing, exactly."""
         return float(np.mean(np.maximum(0.0, 1.0 - self.signs * (self.rows @ point)))) - self.least_risk
 
 
 @lru_cache
 def population() -> Population:
-    """Return the same in every run."""
+    """Return the population, which is the same in every run."""
     generator = np.random.default_rng(7)
     rows = generator.choice([-1.0, 1.0], size=(POPULATION, DIMENSION))
     signs = np.sign(rows[:, :3] @ np.array([1.0, -0.7, 0.5]))
@@ -71,7 +71,8 @@ def population() -> Population:
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Over n at the smoothing and number of steps of least bound, and over the smoothing at one n."""
+    """Return the results over n, at the smoothing and number of steps of least bound, and over the smoothing at one
+    n."""
     sizes, repeats = (SIZES[:2], 2) if quick else (SIZES, 3)
     by_size = [_row(n, 1.0, repeats) for n in sizes]
     by_smoothing = [_row(MIDDLE, factor, repeats) for factor in FACTORS]
@@ -95,7 +96,8 @@ def reproduce(quick: bool) -> Reproduction:
 
 
 def _calibrated(n: int, factor: float) -> Calibration:
-    """At a factor times the smoothing of least bound, with that one's number of steps."""
+    """Return the calibration at a factor times the smoothing of least bound, with the number of steps of least
+    bound."""
     assumptions = {"lipschitz": 1.0, "link_lipschitz": 1.0, "radius": RADIUS}
     spec = Spec(n, ApproximateDpTarget(EPSILON, DELTA), dimension=DIMENSION, assumptions=assumptions)
     best = calibrate(NAME, spec)

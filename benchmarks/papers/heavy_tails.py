@@ -36,7 +36,7 @@ Row = dict[str, Cell]
 
 
 def assumptions(algorithm: str) -> dict[str, float]:
-    """Return the theorems' constants, over the whole ball: its farthest point is at 1.7 from the minimiser."""
+    """Return the theorems' constants, over the whole ball: the farthest point is at distance 1.7 from the minimiser."""
     length, farthest = math.sqrt(float(SPECTRUM.sum())), DIAMETER / 2.0 + float(np.linalg.norm(OPTIMUM))
     error = ERROR_SCALE * (3.0 * FREEDOM**2 / ((FREEDOM - 2.0) * (FREEDOM - 4.0))) ** 0.25
     if algorithm == "clipped_acsa":
@@ -56,12 +56,12 @@ def assumptions(algorithm: str) -> dict[str, float]:
 
 
 def excess_risk(point: Vector) -> float:
-    """Of the population, exactly."""
+    """Return the excess risk in the population, exactly."""
     return 0.5 * float(SPECTRUM @ (point - OPTIMUM) ** 2)
 
 
 def gradients(point: Vector, rows: Vector, _labels: Vector) -> Vector:
-    """Of |<a, w - w*> - xi|^2 / 2; a row is (a, xi)."""
+    """Return the gradients of |<a, w - w*> - xi|^2 / 2, where a row is (a, xi)."""
     residuals: Vector = rows[:, :-1] @ (point - OPTIMUM) - rows[:, -1]
     return residuals[:, None] * rows[:, :-1]
 
@@ -77,7 +77,7 @@ def sample(records: int, seed: int) -> Vector:
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return both algorithms over n, each at sizes that its work allows."""
+    """Return the results of both algorithms over n, each at sizes that its work allows."""
     repeats = 2 if quick else 3
     rows = [_row(name, n, repeats) for name, sizes in SIZES.items() for n in (sizes[:2] if quick else sizes)]
     return {

@@ -1,4 +1,5 @@
-"""docs/algorithms/reproductions.md and its plots, from the committed figures alone. A test compares them."""
+"""This module writes docs/algorithms/reproductions.md and its plots, from the committed figures alone. A test compares
+them."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def page(figures: Figures) -> str:
 
 
 def plots(figures: Figures) -> Mapping[Path, str]:
-    """Return each plot of the page by its file."""
+    """Return the plots of the page by the names of their files."""
     return {
         plot_path(name, number): svg.draw(plot)
         for name, found in figures["reproductions"].items()
@@ -43,12 +44,12 @@ def plots(figures: Figures) -> Mapping[Path, str]:
 
 
 def plot_path(name: str, number: int) -> Path:
-    """Return where the plot lies."""
+    """Return the path of the plot."""
     return PLOTS / f"{name}-{number}.svg"
 
 
 def write(figures: Figures) -> None:
-    """Write the page and its plots, and remove plots that it no longer has."""
+    """Write the page and its plots, and remove plots that are no longer on the page."""
     drawn = plots(figures)
     PLOTS.mkdir(parents=True, exist_ok=True)
     for old in set(PLOTS.glob("*.svg")) - set(drawn):
@@ -59,7 +60,7 @@ def write(figures: Figures) -> None:
 
 
 def papers_section(figures: Figures) -> list[str]:
-    """Return the part of docs/measured.md: what there is, and where."""
+    """Return the lines of docs/measured.md that name the reproductions and link to their page."""
     names = len(figures["reproductions"])
     return [
         f"`make bench-papers` runs {names} theorems and experiments of the papers in their own settings. Measured risk",

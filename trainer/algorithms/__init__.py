@@ -1,6 +1,6 @@
-"""One file per algorithm, each with its own update and its record ``EXECUTION``. It is registered because it exists.
+"""The folder has one file per algorithm, with its update and its record ``EXECUTION``. Each such file is registered.
 
-The files' names are those of the calibrators' files, and of the algorithms in plans.
+A file is named after its algorithm, as in plans, and so is the file of the algorithm's calibrator.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class MirrorPoint(Protocol):
         ...
 
     def restore(self, state: Array) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         ...
 
 

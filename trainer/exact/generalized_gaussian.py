@@ -1,8 +1,8 @@
 r"""Rounded generalised Gaussian noise: round(K z) for z of density proportional to $\exp(-\|z\|_r^2/2)$, exactly.
 
 The *squared norm* stands in the exponent, so that entries depend on each other. Independent entries of density
-$\exp(-|z|^r)$, which others call generalised normal, are something else; but one random number makes the one of the
-other.
+$\exp(-|z|^r)$, which others call generalised normal, are another law, but one random number turns them into the law
+drawn here.
 
 **The law.** Let $\alpha = 2/r < 1$, and let V be positive and stable: $E\, e^{-tV} = e^{-t^\alpha}$ for $t \ge 0$. With
 $t = 2^{-r/2} \|z\|_r^r$ and $w = 2^{-r/2} V$ this is $\exp(-\|z\|_r^2/2) = E \prod_i \exp(-w |z_i|^r)$. So z is a
@@ -14,7 +14,7 @@ where the law of V is weighted by $V^{-d/r}$.
 Kanter has $V = (a(U)/G)^{(1-\alpha)/\alpha}$ for G standard exponential, U uniform on $(0, \pi)$ and
 $a(x)^{1-\alpha} = 1/B(x)$, $B(x) = \sin x / (\sin(\alpha x)^\alpha \sin((1-\alpha)x)^{1-\alpha})$. So
 $V^{-1/r} = (G^{1-\alpha} B(U))^{1/2}$, and the weight is $(G^{1-\alpha} B(U))^{d/2}$, a product: U and G stay
-independent, and
+independent. Hence
 
 $$M^2 = 2\, B(U)\, G^{1-\alpha}, \quad U \sim B^{d/2} \text{ on } (0, \pi), \quad G \sim \Gamma(1+m), \quad
 m = (1-\alpha)\, d/2.$$
@@ -25,8 +25,9 @@ For r = 2, z is standard normal.
 the same uniform variates narrow them. The entries are the ziggurat's (`trainer.exact.ziggurat`), with K M for its
 scale.
 
-**Work.** How many points are tried for U and G is independent of the accepted ones, hence of the noise, and of the
-records. The entries' work is planned for `spread_of`, which M exceeds with probability 2^-100 at most.
+**Work.** The number of points that are tried for U and G is independent of the accepted points, hence of the noise, and
+it is independent of the records. The work for the entries is planned for the number `spread_of`, which M exceeds with
+probability 2^-100 at most.
 
 Source: Bassily, Guzman & Nandi 2021, Definition 7 (density); Kanter 1975 and Devroye 2009 for the stable law and its
 weighting by a power; the mixture is derived here.
@@ -48,7 +49,7 @@ from trainer.exact.mixing import Multiplier, mixing
 from trainer.exact.ziggurat import Sources, State, Tables, rounded
 from trainer.keystream import Keystream
 
-#: -ln of the probability that G is above what `spread_of` takes for it: above 100 ln 2.
+#: -ln of the probability that G is above the bound on G that `spread_of` uses: above 100 ln 2.
 _RARE = 70.0
 
 
@@ -76,8 +77,8 @@ class GeneralizedGaussianNoise:
 
         Args:
             dimension: The dimension d.
-            order: r of the norm, from 2 to 128.
-            scale: The scale K; 0 draws nothing.
+            order: The order r of the norm, from 2 to 128.
+            scale: The scale K; if it is 0, nothing is drawn.
 
         Raises:
             InvalidValue: If the order is out of range.
@@ -91,23 +92,23 @@ class GeneralizedGaussianNoise:
         return rounded(tables, self._sources, dimension, scale * spread_of(dimension, order))
 
     def state(self) -> State:
-        """Return all that is needed to go on from here."""
+        """Return everything that is needed to go on from here."""
         return {"sources": self._sources.state(), "mixing": self._mixing.state}
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         self._sources.restore(state["sources"])
         self._mixing.state = state["mixing"]
 
 
 def spread_of(dimension: int, order: float) -> float:
-    """Return a number that M exceeds with probability 2^-100 at most: the scale of the entries over the noise's.
+    """Return a number that the multiplier M of the entries' scale exceeds with probability 2^-100 at most.
 
     M^2 is at most 2 B(0) G^(1 - alpha), and a gamma variate of shape s is above s + (2 s t)^(1/2) + t with probability
     e^-t at most (Boucheron, Lugosi & Massart 2013, section 2.4).
 
     Raises:
-        InvalidValue: If noise of this order is not drawn.
+        InvalidValue: If the order is out of range.
 
     >>> spread_of(100, 2.0)
     1.0

@@ -1,7 +1,7 @@
-"""The layers of a ziggurat over exp(-rate |x|^order), and how they are made in whole numbers for any order.
+"""This module makes the layers of a ziggurat over exp(-rate |x|^order), in whole numbers, for any order.
 
 Any numbers that satisfy the inequalities of `trainer.exact.ziggurat` give the exact law. Floating point only chooses
-x_0, such that the layers end just above the density's top; everything else is enclosed.
+x_0, so that the layers end just above the density's top; everything else is computed between bounds.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Layers:
         rate, order: The rate and order of the density; the order is at least 2.
         tail_start: The tail start x_0.
         tail_rate: The tail rate l.
-        area: v times 2^64.
-        heights: Y_1 to Y_256 times 2^64; the last one alone is at least 1.
-        certain: k_0 to k_255.
+        area: The area v of a layer times 2^64.
+        heights: The heights Y_1 to Y_256 times 2^64; only the last one is at least 1.
+        certain: The whole numbers k_0 to k_255.
     """
 
     rate: Fraction
@@ -76,13 +76,13 @@ class Layers:
 
     @cached_property
     def rejected(self) -> float:
-        """An upper bound of the share of trials that are above f."""
+        """An upper bound of the share of trials that are rejected, since they are above f."""
         under = math.gamma(1.0 + 1.0 / float(self.order)) * float(self.rate) ** (-1.0 / float(self.order))
         return _rounded_up(1.0 - under / (256.0 * self.area * 2.0**-64))
 
     @cached_property
     def undecided(self) -> float:
-        """An upper bound of the share of trials that their word alone does not accept."""
+        """An upper bound of the share of trials that are not accepted by their word alone."""
         return _rounded_up(1.0 - sum(self.certain) * 2.0**-60)
 
     def density(self, places: Interval, bits: int) -> Interval:
@@ -109,7 +109,7 @@ def power_layers(order: float) -> Layers:
     """Return layers that cover the region under exp(-|x|^order).
 
     Args:
-        order: r in [2, 128].
+        order: The order r, in [2, 128].
 
     Guarantees:
         - layers_cover_the_region: every inequality of `trainer.exact.ziggurat` holds.
@@ -128,7 +128,7 @@ def power_layers(order: float) -> Layers:
         layers = _layers(exponent, grains * _GRAIN)
         if layers is not None:
             return layers
-        grains -= 1  # a little more area for each layer
+        grains -= 1  # each layer gets a little more area
 
 
 def _layers(order: Fraction, start: Fraction) -> Layers | None:
@@ -152,7 +152,7 @@ def _layers(order: Fraction, start: Fraction) -> Layers | None:
 
 
 def _inverse(height: Fraction, order: Fraction) -> Interval:
-    """Return bounds of (-ln y)^(1/r), where the density has the height y."""
+    """Return bounds of (-ln y)^(1/r), the place at which the density has the height y."""
     low, high = ln(_negated(ln((height, height), _BITS)), _BITS)
     return exp((low / order, high / order), _BITS)
 
@@ -162,7 +162,7 @@ def _negated(interval: Interval) -> Interval:
 
 
 def _start(order: float) -> Fraction:
-    """Return about the x_0 with which the layers end at the top: a smaller one has layers of more area."""
+    """Return about the x_0 with which the layers end at the top. With a smaller x_0 the layers have more area."""
     low, high = 0.1 ** (1.0 / order), 40.0 ** (1.0 / order)
     for _ in range(40):
         middle = 0.5 * (low + high)
@@ -184,5 +184,5 @@ def _reaches_the_top(start: float, order: float) -> bool:
 
 
 def _rounded_up(share: float) -> float:
-    """Return a share that is larger by more than the rounding of its computation."""
+    """Return the share, made larger by more than the rounding error of its computation."""
     return math.ceil(1e5 * share + 1.0) / 1e5

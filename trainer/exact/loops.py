@@ -1,4 +1,4 @@
-"""The inner loops of the exact noise, compiled by numba (`accounting.compiled`): over counters, words, earlier noise.
+"""This module has the inner loops of the exact noise, over counters, words and earlier noise. Numba compiles them.
 
 `trainer.exact.ziggurat` and `trainer.exact.correlated` define the names and prove the bounds.
 """
@@ -41,12 +41,13 @@ def count_on(counters: Words, low: np.uint64, high: np.uint64) -> None:
 def decide_at_once(
     words: Signed, factors: Floats, limits: Floats, surely: float, whole: Floats, undecided: Places
 ) -> int:
-    """Write rint(t) for each word, and in order the places where rint(t) may differ from R. Return their number.
+    """Write rint(t) for each word, and the places where rint(t) may differ from R, in order. Return the number of
+    places.
 
     No branch depends on a word: each place is written, and the next one overwrites it unless it is undecided.
 
     Args:
-        words: w, as signed numbers; shape (n,).
+        words: The words w, as signed numbers; shape (n,).
         factors, limits, surely: As in `Tables`.
         whole: Written to, shape (n,).
         undecided: Written to; no shorter than n.
@@ -65,7 +66,7 @@ def decide_at_once(
 
 @compiled
 def locate(words: Signed, own: Words, widths: Floats, sizes: Floats, tails: Floats) -> None:
-    """Write |x| without W, and V of the tail, no less than 2^-64: shape (n,) each."""
+    """Write |x| without W, and the uniform variate V of the tail, which is no less than 2^-64: shape (n,) each."""
     for place in range(words.size):
         word = words[place]
         sizes[place] = abs((word & _TOP) * widths[word & _LAYER] * 2.0**-63)
@@ -98,15 +99,15 @@ def judge(
     """Write for each place round(c x), whether it is under f, and whether only exact numbers can decide that.
 
     Args:
-        words: w, as signed numbers; shape (n,), like every other array over places.
+        words: The words w, as signed numbers; shape (n,), like every other array over places.
         own: Three words of each place; shape (3, n).
         sizes, tails: As `locate` wrote them.
         in_tail: Whether a place is in the tail.
-        beyond: t, the distance into the tail of a place that is in it.
-        density: f at the place; in the tail, f over exp(-l t).
+        beyond: The distance t from the start of the tail, for a place in the tail.
+        density: The density f at the place; in the tail, f divided by exp(-l t).
         factors, rests, lower: As in `Tables`.
         starts, spans, tail_start, tail_height: As in `Layers`.
-        height_slack, tie_slack, tail_slack: Distances within which floating point does not decide.
+        height_slack, tie_slack, tail_slack: Slacks: within these distances floating point does not decide.
         whole, accepted, exactly: Written to.
     """
     for place in range(words.size):
@@ -133,13 +134,13 @@ def judge(
 
 @compiled
 def _rounded(signed: float, word: int, factor: float, rest: float, slack: float) -> tuple[float, bool]:
-    """Return round(c x) by the first 64 bits of W, and whether these do not decide it.
+    """Return round(c x) by the first 64 bits of W, and whether these bits leave it undecided.
 
     Args:
-        signed: 2^11 s.
+        signed: The number 2^11 s.
         word: The bits of W.
-        factor, rest: c_i, and a_i - c_i.
-        slack: The distance from a tie within which it is undecided.
+        factor, rest: The factor c_i and the rest a_i - c_i.
+        slack: The distance from a tie within which the result is undecided.
     """
     product = signed * factor
     s_high = _SPLITTER * signed - (_SPLITTER * signed - signed)
@@ -159,10 +160,10 @@ def solve(values: Floats, kept: Kept, weights: Floats, oldest: int, first: float
 
     Args:
         values: Whole numbers; shape (d,).
-        kept: shape (b - 1, d).
+        kept: The rows of earlier noise that are kept; shape (b - 1, d).
         weights: Whole numbers; shape (b - 1,).
-        oldest: The row.
-        first: n_0.
+        oldest: The index of the oldest row.
+        first: The first coefficient n_0.
     """
     rows, size = kept.shape
     inverse = 1.0 / first
@@ -182,7 +183,7 @@ def solve(values: Floats, kept: Kept, weights: Floats, oldest: int, first: float
                 part[place] -= a * one[place]
             row += 1
         for place in range(part.size):
-            # The quotient errs by less than 1/2: its nearest whole number is the answer, or next to it.
+            # The quotient errs by less than 1/2: the whole number nearest to it is the answer or is next to the answer.
             nearest = np.rint(part[place] * inverse)
             twice = 2.0 * (part[place] - nearest * first)
             part[place] = nearest + (1.0 if twice >= first else 0.0) - (1.0 if twice < -first else 0.0)

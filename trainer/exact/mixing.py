@@ -26,7 +26,8 @@ from trainer.exact.enclosures import SINE_LIMIT, Interval, exp, ln, sine, times
 from trainer.exact.ratios import OUTSIDE, Ratio, accepted
 from trainer.keystream import Keystream
 
-#: The bits of numbers that are computed once for a law; rectangles are rounded up to whole numbers of the grain.
+#: The number of bits of the numbers that are computed once for a law. Rectangles are rounded up to multiples of the
+#: grain.
 _BITS, _GRAIN = 200, 1 << 64
 
 
@@ -54,7 +55,7 @@ class Mixing:
 
     @cached_property
     def shape(self) -> Fraction:
-        """m."""
+        """The shape m of the gamma law of G, minus 1."""
         return (1 - self.alpha) * self.dimension / 2
 
     def drawn(self, stream: Keystream) -> Multiplier:
@@ -120,7 +121,7 @@ class Mixing:
 
 
 class Multiplier:
-    """M, of which more bits can be read."""
+    """The random number M, of which further bits can be read."""
 
     def __init__(self, law: Mixing, angle: Ratio, gamma: Ratio) -> None:
         self._law, self._angle, self._gamma = law, angle, gamma

@@ -1,4 +1,5 @@
-"""Variates of a density that is known up to a constant, as ratios of uniform variates, with as many bits as are wanted.
+"""This module draws variates of a density that is known up to a constant, as ratios of uniform variates, to any number
+of bits.
 
 If (y, x) is uniform where 0 < y <= h(x/y)^(1/2), then x/y has a density proportional to h (Kinderman & Monahan 1977). A
 point is uniform on a rectangle that covers this region and is accepted within it. Both coordinates are strings of bits.
@@ -21,12 +22,12 @@ _WORD = 64
 
 
 class Ratio:
-    """One point of the rectangle, whose ratio x/y is drawn if it is accepted.
+    """One point of the rectangle. If the point is accepted, its ratio x/y is the variate.
 
     Args:
         stream: The stream of the words that are read.
         ends: Bounds of x; y is in (0, 1].
-        log_density: ln h.
+        log_density: The function that bounds ln h.
 
     Attributes:
         bounds: Bounds of x/y.
@@ -51,7 +52,7 @@ class Ratio:
         return self._bits + 32
 
     def is_accepted(self) -> bool:
-        """Return whether the point is in the region, by as many bits as it takes."""
+        """Return whether the point is in the region. As many bits are read as the decision takes."""
         while True:
             if self.refresh():
                 twice = tuple(2 * end for end in ln(self._height(), self.precision))
@@ -62,7 +63,7 @@ class Ratio:
             self.extend()
 
     def refresh(self) -> bool:
-        """Compute `bounds` and `log` from the bits that were read; False if these are too few for it."""
+        """Compute `bounds` and `log` from the bits that were read; return False if these bits are too few."""
         if self._y == 0:
             return False
         left, right = self._ends
@@ -89,7 +90,7 @@ def _rounded_down(number: Fraction, bits: int) -> Fraction:
 
 
 def accepted(stream: Keystream, ends: Interval, log_density: LogDensity) -> Ratio:
-    """Return the first accepted point. How many came before it is independent of where it is."""
+    """Return the first accepted point. The number of points before it is independent of where it is."""
     while True:
         ratio = Ratio(stream, ends, log_density)
         if ratio.is_accepted():

@@ -1,4 +1,5 @@
-"""Exact selections: the least of some scores less Gumbel noise of unbounded range.
+"""This module draws exact selections: the index of the least score after Gumbel noise, of unbounded range, is
+subtracted.
 
 The noise is G = -ln E with E = -ln(1 - V) and V uniform in [0, 1). A prefix of V's bits is known. If the known
 bits leave open which score wins, further bits of the same V are read; nothing is drawn anew, so the law is exact.
@@ -27,7 +28,7 @@ class Selections:
 
     Guarantees:
         - selections_are_exact: on the scores as computed and for ideal bits, the law is the exponential mechanism's.
-          This relies on NumPy's log and log1p to err by less than 2^-45 of their value.
+          This relies on NumPy's log and log1p, which err by less than 2^-45 of their value.
         - restored_selections_go_on: after `restore` the selections are those that followed `state`.
 
     >>> from trainer.streams import random_streams
@@ -40,7 +41,7 @@ class Selections:
         self._extensions = stream.jumped()
 
     def least(self, scores: npt.NDArray[np.float64], scale: float) -> int:
-        """Return the index of the least score - scale G, with an independent G for each score.
+        """Return the index at which score - scale G is least, with an independent G for each score.
 
         Args:
             scores: shape (m,), finite.
@@ -67,11 +68,11 @@ class Selections:
             bits += _WORD
 
     def state(self) -> dict[str, Any]:
-        """Return all that is needed to go on from here."""
+        """Return everything that is needed to go on from here."""
         return {"stream": self._words.state, "extensions": self._extensions.state}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         self._words.state = state["stream"]
         self._extensions.state = state["extensions"]
 

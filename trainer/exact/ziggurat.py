@@ -38,9 +38,11 @@ What falls within the slack is decided by `trainer.exact.enclosures` and by more
 **Loops.** What is done for each word is a loop of `trainer.exact.loops`, which numba compiles: each operation is
 rounded by itself and none is fused with another, as the bounds above assume. exp, log and power stay NumPy's.
 
-**Constant work.** This many numbers are made of a fixed number of words, and a fixed number of places in them are
-worked on as undecided, so that the time does not tell the noise; exceeding either has a probability below 2^-100, and
-then the work takes longer and the law is kept. A rejected word's place is filled by a surplus one, by acceptance alone.
+**Constant work.** A given number of variates is made of a fixed number of words, and a fixed number of places in them
+are treated as undecided, so that the time does not reveal the noise; exceeding either has a probability below 2^-100.
+In
+that case the work takes longer, and the law is still exact. A surplus word fills the place of a rejected word; which
+word does so depends only on which words are accepted.
 
 Source: Marsaglia & Tsang 2000 for the ziggurat; Karney 2016 (ACM TOMS 42:3) and Canonne, Kamath & Steinke 2020 for
 exact sampling without floating point; Dekker 1971 for the product; the enclosures are derived here.
@@ -64,7 +66,8 @@ State = dict[str, Any]
 
 #: The number of words that are worked on at a time, few enough to stay in a cache.
 _AT_ONCE = 1 << 14
-#: Before anything is drawn with a scale, its bounds are relatively closer than 2 to the minus this.
+#: Before anything is drawn with a scale, its bounds are this many bits close: their relative distance is below 2 to the
+#: minus this.
 _SCALE_BITS = 100
 #: Slack of comparisons in floating point: of heights, of ties, and of ties in the tail over the scale.
 _HEIGHT_SLACK, _TIE_SLACK, _TAIL_SLACK = 2.0**-40, 2.0**-50, 2.0**-46
@@ -90,7 +93,8 @@ class Known:
 
 @dataclass(frozen=True)
 class Sources:
-    """Separate bits for candidates, for undecided places, and for refinement, so that none shifts another."""
+    """Separate bits for candidates, for undecided places and for refinement, so that one purpose never shifts the bits
+    of another."""
 
     candidates: Keystream
     places: Keystream
@@ -98,15 +102,15 @@ class Sources:
 
     @classmethod
     def of(cls, stream: Keystream) -> Sources:
-        """Return three parts of a stream, each of them longer than all that is ever read."""
+        """Return three parts of a stream. Each part is longer than all that is ever read."""
         return cls(stream, stream.jumped(1), stream.jumped(2))
 
     def state(self) -> State:
-        """Return all that is needed to go on from here."""
+        """Return everything that is needed to go on from here."""
         return {name: getattr(self, name).state for name in ("candidates", "places", "more")}
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         for name in ("candidates", "places", "more"):
             getattr(self, name).state = state[name]
 
@@ -135,7 +139,7 @@ class Tables:
 
     @classmethod
     def of(cls, layers: Layers, scale: Scale) -> Tables:
-        """Return them; c is rounded down at 2^-128 of itself, and X_i at 2^-128."""
+        """Return the tables; c is rounded down to 128 bits, and X_i to multiples of 2^-128."""
         low, _ = scale.bounds(_SCALE_BITS)
         shift = 128 - low.numerator.bit_length() + low.denominator.bit_length()
         digits = math.floor(low * Fraction(2) ** shift)
@@ -149,7 +153,7 @@ class Tables:
 
 
 def rounded(tables: Tables, sources: Sources, size: int, most: float) -> Floats:
-    """Return this many numbers round(c X): shape (size,), whole numbers.
+    """Return ``size`` numbers round(c X): shape (size,), whole numbers.
 
     Args:
         tables: The tables of the law of X, and of c. The random bits of c do not depend on anything here.
@@ -168,12 +172,13 @@ def rounded(tables: Tables, sources: Sources, size: int, most: float) -> Floats:
 
 
 def enough(size: int, share: float) -> int:
-    """Return as many trials as give ``size`` successes where a share of them fail, but for probability 2^-100."""
+    """Return a number of trials that give ``size`` successes, except with probability 2^-100, if a share of them
+    fails."""
     return math.ceil(size / (1.0 - share) + 13.0 * math.sqrt(size * share) + 16.0)
 
 
 def _candidates(tables: Tables, sources: Sources, count: int, most: float) -> tuple[Floats, Places]:
-    """Return ``count`` trials: what each is rounded to, and the places of those that are rejected, in order."""
+    """Return ``count`` trials: the rounded value of each, and the places of the rejected trials, in order."""
     made = np.empty(count)
     places, words = [], []
     undecided: Places = np.empty(_AT_ONCE, np.intp)
@@ -271,7 +276,7 @@ class Trial:
             self._bits += 64
 
     def _decided(self, scale: Interval) -> tuple[bool, int] | None:
-        """Return the outcome if all completions of the bits that were read have the same one."""
+        """Return the outcome if it is the same for all completions of the bits that were read."""
         layers, precision = self._layers, 64 + self._bits
         step = layers.widths[self._layer] / (1 << 52)
         place = tuple(end * step for end in _uniform(self._fraction, self._bits))
@@ -289,7 +294,8 @@ class Trial:
         return _answer(_is_below((low, high), layers.density((near, far), precision)), scale, x)
 
     def _in_tail(self, scale: Interval, height: Interval, tail: Interval, precision: int) -> tuple[bool, int] | None:
-        """Return the outcome in the tail; under the envelope the height is ``height`` a ``tail``."""
+        """Return the outcome in the tail. The height under the envelope is the product of ``height``, a and
+        ``tail``."""
         layers = self._layers
         if tail[0] == 0:
             return None
@@ -306,7 +312,7 @@ def _uniform(value: int, bits: int) -> Interval:
 
 
 def _is_below(one: Interval, other: Interval) -> bool | None:
-    """Return whether a number of the one interval is below one of the other; None if that is open."""
+    """Return whether the numbers of one interval are below those of the other; None if the intervals overlap."""
     if one[1] <= other[0]:
         return True
     return False if one[0] >= other[1] else None

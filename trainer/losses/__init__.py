@@ -1,4 +1,5 @@
-"""Losses of logits: residuals (the derivative by the logits), values, and the constants that theorems need."""
+"""This package has losses of logits: residuals (the derivative by the logits), values, and the constants that theorems
+need."""
 
 from __future__ import annotations
 

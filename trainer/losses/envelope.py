@@ -1,4 +1,4 @@
-"""The Moreau envelope of a loss of one logit: a smooth loss below it, and near it.
+"""The Moreau envelope of a loss of one logit is a smooth loss below it and near it.
 
 l_b(m) = min_u l(u) + (b/2) (u - m)^2. With the minimiser u its derivative is b (m - u), which is a subgradient of l at
 u; it changes by at most b times a change of m, lies between 0 and any subgradient of l at m, and 0 <= l - l_b <=
@@ -18,7 +18,7 @@ from trainer.losses.q_norm_hinge import QNormHinge
 from trainer.losses.quantile import Quantile
 from trainer.losses.squared import Squared
 
-#: Halvings of the interval that the derivative lies in, more than a float64 tells apart.
+#: The number of halvings of the interval of the derivative: more than a float64 can resolve.
 _HALVINGS = 60
 
 
@@ -26,8 +26,8 @@ _HALVINGS = 60
 class Envelope(Loss):
     """The envelope of ``loss`` with the quadratic ``smoothing`` b, in losses per squared logit.
 
-    In closed form for the hinge, quantile, Huber and squared losses; by bisection for the others, as many halvings
-    for every record.
+    The derivative has a closed form for the hinge, quantile, Huber and squared losses. For the others it is found by
+    bisection, with the same number of halvings for every record.
 
     Guarantees:
         - no_steeper_than_the_loss: the derivative is between 0 and the loss's own, whatever the logits.
@@ -61,7 +61,7 @@ class Envelope(Loss):
         return self.loss.num_classes
 
     def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
-        """Return the loss's own, which is no less."""
+        """Return the bound of the loss itself, which is no smaller."""
         return self.loss.steepest(largest_logit, norm_order)
 
     def largest_change(self, norm_order: float) -> float:
@@ -70,7 +70,7 @@ class Envelope(Loss):
 
     @property
     def value_at_zero(self) -> float:
-        """The loss's own, which is no less."""
+        """The value of the loss itself, which is no smaller."""
         return self.loss.value_at_zero
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
@@ -97,9 +97,9 @@ class Envelope(Loss):
         )
 
     def _by_bisection(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """Return the share of the loss's own slope r at which r's share is a subgradient at its own minimiser.
+        """Return the share of the loss's slope r such that share r is a subgradient of the loss at the minimiser u.
 
-        Downhill of m by (share r) / b the slope falls as the share grows: they meet once.
+        At m - (share r) / b the slope of the loss falls as the share grows, and share r grows, so they meet once.
         """
         steepest = self.loss.residuals(xp, logits, labels)
         low, high = xp.zeros_like(steepest), xp.ones_like(steepest)

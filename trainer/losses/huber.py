@@ -40,7 +40,7 @@ class Huber(Loss):
         return near * (1.0 - near / 2.0)
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """Return Z - y, clipped to [-t, t]."""
+        """Return z - y, clipped to [-t, t]."""
         return xp.clip(logits - column(xp, labels, logits), -self.threshold, self.threshold)
 
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:

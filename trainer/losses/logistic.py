@@ -17,7 +17,7 @@ from trainer.losses.loss import Loss, column, rounded_up
 
 @dataclass(frozen=True)
 class Logistic(Loss):
-    """Two classes, one logit.
+    """The logistic loss of two classes, with one logit.
 
     >>> import numpy as np
     >>> Logistic().residuals(np, np.array([[0.0], [0.0]]), np.array([0, 1])).tolist()
@@ -29,7 +29,7 @@ class Logistic(Loss):
     value_at_zero = math.log(2.0)
 
     def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
-        """Return sigmoid(Z): |sigmoid(z) - y| grows away from the label's side."""
+        """Return sigmoid(Z), since |sigmoid(z) - y| is largest where the logit is farthest on the wrong side."""
         return min(1.0, rounded_up(1.0 / (1.0 + math.exp(-largest_logit)))) if largest_logit else 0.5
 
     def largest_change(self, norm_order: float) -> float:
@@ -37,13 +37,13 @@ class Logistic(Loss):
         return 0.25
 
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return each class by an exponential of its own, so that no small probability is rounded away."""
+        """Return the probability of each class by its own exponential, so that no small probability is rounded to 0."""
         signed = np.stack([logits, -logits], axis=1)
         shares: npt.NDArray[np.float64] = 1.0 / (1.0 + np.exp(signed))
         return shares
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """Return sigmoid(z) - y; an exponential that overflows gives the correct limit 0."""
+        """Return sigmoid(z) - y. If the exponential overflows, the quotient is the correct limit 0."""
         return 1.0 / (1.0 + exponential(xp, -logits)) - column(xp, labels, logits)
 
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The interface of losses of logits: derivative, value, and the constants that theory asks for."""
+"""This module has the interface of losses of logits: derivative, value, and the constants that theorems need."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Loss(ABC):
     """A loss of K logits and a label, convex in the logits.
 
     Attributes:
-        kind: Name of a linear model with this loss.
-        num_classes: Labels are the classes 0 to num_classes - 1; 0 for real labels in [-1, 1].
+        kind: The name of a linear model with this loss.
+        num_classes: The number of classes, which are 0 to num_classes - 1; 0 for real labels in [-1, 1].
         num_outputs: The number K of outputs.
-        lipschitz: Largest l2 norm of the derivative by the logits; None if there is none.
-        curvature: Largest eigenvalue of the second derivative by the logits; None if there is none.
-        holder_exponent: alpha, by which |r(z) - r(z')| <= holder_constant |z - z'|^alpha for the derivative r.
-        holder_constant: See there.
+        lipschitz: Largest l2 norm of the derivative by the logits; None if it has no bound.
+        curvature: Largest eigenvalue of the second derivative by the logits; None if it has no bound.
+        holder_exponent: The exponent alpha in |r(z) - r(z')| <= holder_constant |z - z'|^alpha, with the derivative r.
+        holder_constant: The constant in this inequality.
         slope_at_zero: Largest l2 norm of the derivative at logits of zero, over all labels.
         value_at_zero: Largest loss at logits of zero, over all labels.
 
     Guarantees:
-        - constants_are_the_least: some logits and labels reach or approach them, softmax's in a ball but for a few per
-          cent. Rounded up.
+        - constants_are_the_least: some logits and labels reach or approach them; for the softmax in a ball, up to a few
+          per cent. Constants are rounded up.
     """
 
     kind: ClassVar[str]
@@ -47,7 +47,7 @@ class Loss(ABC):
 
         Args:
             largest_logit: A bound on the l_p norm of the logits, at least 0; infinity for all logits.
-            norm_order: p in [1, 2]; the derivative is measured in the dual norm.
+            norm_order: The order p in [1, 2]; the derivative is measured in the dual norm.
 
         Returns:
             Infinity if there is no bound.
@@ -83,10 +83,10 @@ class Loss(ABC):
     def value_at_zero(self) -> float: ...
 
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-        """Return the probability of each class, of logits as a model shows them: (n,) for one, else (n, K), to (n,
-        classes).
+        """Return the probability of each class, of shape (n, classes), for logits of shape (n,) if there is one, else
+        (n, K).
 
-        None if the loss is not that of a probability.
+        Return None if the loss does not belong to a law of the classes.
         """
         return None
 
@@ -100,7 +100,7 @@ class Loss(ABC):
 
 
 def rounded_up(value: float) -> float:
-    """Return a number that is no less than what ``value`` was computed for in a few operations.
+    """Return a number that is no less than the exact value, of which a few operations computed ``value``.
 
     >>> rounded_up(1.5) - 1.5
     2.6645352591003757e-15
@@ -109,5 +109,5 @@ def rounded_up(value: float) -> float:
 
 
 def column(xp: Namespace, labels: Array, logits: Array) -> Array:
-    """Return labels of shape (B,) as a column beside logits of shape (B, 1), in their dtype."""
+    """Return labels of shape (B,) as a column of shape (B, 1), in the dtype of the logits."""
     return xp.astype(labels, logits.dtype)[:, None]

@@ -16,7 +16,7 @@ from trainer.losses.loss import Loss, column, rounded_up
 
 @dataclass(frozen=True)
 class QNormHinge(Loss):
-    """A support vector machine's loss at q = 1, its square at q = 2. At the kink the subgradient 0 is taken.
+    """The hinge loss at q = 1 and its square at q = 2. At the kink the subgradient is 0.
 
     >>> import numpy as np
     >>> QNormHinge(2.0).residuals(np, np.array([[0.5], [0.5], [2.0]]), np.array([1, 0, 1])).tolist()
@@ -32,7 +32,7 @@ class QNormHinge(Loss):
         object.__setattr__(self, "q", read_real("q", self.q, 1.0, 2.0))
 
     def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
-        """Return q (1 + Z)^(q - 1), reached at the logit that is farthest on the wrong side."""
+        """Return q (1 + Z)^(q - 1), which is reached at the logit that is farthest on the wrong side."""
         if self.q == 1.0 or largest_logit == 0.0:
             return self.q
         return rounded_up(self.q * math.pow(1.0 + largest_logit, self.q - 1.0))
@@ -42,7 +42,7 @@ class QNormHinge(Loss):
         return self.q - 1.0
 
     def largest_change(self, norm_order: float) -> float:
-        """Return q, reached from the kink on: (a + h)^(q - 1) - a^(q - 1) is at most h^(q - 1)."""
+        """Return q, which is reached from the kink on, since (a + h)^(q - 1) - a^(q - 1) is at most h^(q - 1)."""
         return self.q
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:

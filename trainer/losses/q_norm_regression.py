@@ -16,7 +16,7 @@ from trainer.losses.loss import Loss, column, rounded_up
 
 @dataclass(frozen=True)
 class QNormRegression(Loss):
-    """Absolute error at q = 1, twice the squared loss at q = 2. At the kink the subgradient 0 is taken.
+    """The absolute error at q = 1 and twice the squared loss at q = 2. At the kink the subgradient is 0.
 
     >>> import numpy as np
     >>> QNormRegression(2.0).residuals(np, np.array([[0.75]]), np.array([0.5])).tolist()
@@ -31,7 +31,7 @@ class QNormRegression(Loss):
         object.__setattr__(self, "q", read_real("q", self.q, 1.0, 2.0))
 
     def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
-        """Return q (1 + Z)^(q - 1), reached at the logit that is farthest on the wrong side."""
+        """Return q (1 + Z)^(q - 1), which is reached at the logit that is farthest on the wrong side."""
         if self.q == 1.0 or largest_logit == 0.0:
             return self.q
         return rounded_up(self.q * math.pow(1.0 + largest_logit, self.q - 1.0))
@@ -41,7 +41,7 @@ class QNormRegression(Loss):
         return self.q - 1.0
 
     def largest_change(self, norm_order: float) -> float:
-        """Return 2^(2 - q) q, reached at residuals of opposite sign."""
+        """Return 2^(2 - q) q, which is reached at residuals of opposite sign."""
         return self.q * math.pow(2.0, 2.0 - self.q)
 
     @property
@@ -49,7 +49,7 @@ class QNormRegression(Loss):
         return 1.0
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """Return Q sign(z - y) |z - y|^(q - 1)."""
+        """Return q sign(z - y) |z - y|^(q - 1)."""
         difference = logits - column(xp, labels, logits)
         return self.q * xp.sign(difference) * xp.abs(difference) ** (self.q - 1.0)
 

@@ -14,7 +14,7 @@ from trainer.losses.loss import Loss, column
 
 @dataclass(frozen=True)
 class Quantile(Loss):
-    """Half the absolute error at the quantile 1/2. At the kink the subgradient 0 is taken.
+    """The quantile loss; at the quantile 1/2 it is half the absolute error. At the kink the subgradient is 0.
 
     >>> import numpy as np
     >>> Quantile(0.75).residuals(np, np.array([[1.0], [-1.0], [0.0]]), np.zeros(3)).tolist()

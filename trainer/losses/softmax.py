@@ -6,8 +6,8 @@ where one of them has it all. The second derivative is the variance under p, whi
 range of z (Popoviciu): z' H z <= 2^(2/q) |z|_p^2 / 4, reached where two classes have one half each. It is positive
 semidefinite, so that this is its norm from l_p to its dual, too.
 
-Logits of norm at most Z. No two differ by more than 2^(1/q) Z, so s <= sigmoid(log m + 2^(1/q) Z). And let the other
-classes' logits have norm rho, so that -z_y is at most (Z^p - rho^p)^(1/p). Then:
+Now let logits have norm at most Z. No two differ by more than 2^(1/q) Z, so s <= sigmoid(log m + 2^(1/q) Z). Further,
+let the other classes' logits have norm rho, so that -z_y is at most (Z^p - rho^p)^(1/p). Then:
 
 - their exponentials add up to at most m + m^(1/q) rho + e^rho - 1 - rho, since (e^x - 1 - x) / x^2 grows with x;
 - by Hoelder's inequality the largest of them is at most e^(c rho) times the mean of the rest, where c^q =
@@ -34,7 +34,7 @@ _CELLS, _LARGEST = 256, 30.0
 
 @dataclass(frozen=True)
 class Softmax(Loss):
-    """K classes, K logits.
+    """The cross-entropy of K classes, with K logits.
 
     >>> import numpy as np
     >>> Softmax(2).residuals(np, np.array([[1000.0, 1000.0]]), np.array([1])).tolist()
@@ -56,7 +56,8 @@ class Softmax(Loss):
         return self.classes
 
     def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
-        """Return the least of four bounds: everywhere, by the share of the others, by the change from 0, and by rho."""
+        """Return the least of four bounds: for all logits, by the share of the others, by the change from 0, and by
+        rho."""
         dual = _dual(norm_order)
         two, others = math.pow(2.0, 1.0 / dual), self.classes - 1
         if largest_logit == math.inf:
@@ -69,7 +70,8 @@ class Softmax(Loss):
         return min(two, rounded_up(min(two * share, changed, self._steepest_of_many(largest_logit, norm_order))))
 
     def _steepest_of_many(self, largest_logit: float, norm_order: float) -> float:
-        """Return the module's last bound, for the worst rho: of each cell's ends the one that makes a term larger."""
+        """Return the last bound of the module's docstring, for the worst rho. In each cell, every term takes the end
+        that makes it larger."""
         dual, others = _dual(norm_order), self.classes - 1
         if others == 1 or not math.isfinite(dual) or not 0.0 < largest_logit <= _LARGEST:
             return math.inf
@@ -85,7 +87,7 @@ class Softmax(Loss):
         return float(np.max(shares * (1.0 + powers) ** (1.0 / dual))) * (1.0 + 2.0**-40)
 
     def largest_change(self, norm_order: float) -> float:
-        """Return 2^(2/q) / 4, q the dual order."""
+        """Return 2^(2/q) / 4, with the dual order q."""
         return math.pow(2.0, 2.0 / _dual(norm_order)) / 4.0
 
     @property
@@ -99,7 +101,7 @@ class Softmax(Loss):
         return shares
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """Return P - e_y; the largest logit is subtracted first, so that nothing overflows."""
+        """Return p - e_y; the largest logit is subtracted first, so that nothing overflows."""
         result = exponential(xp, logits - xp.max(logits, axis=1, keepdims=True))
         result /= xp.sum(result, axis=1, keepdims=True)
         result -= xp.astype(self._chosen(xp, labels), result.dtype)
@@ -115,5 +117,5 @@ class Softmax(Loss):
 
 
 def _dual(norm_order: float) -> float:
-    """Return q of the dual of l_p."""
+    """Return the order q of the dual norm of l_p."""
     return math.inf if norm_order == 1.0 else norm_order / (norm_order - 1.0)

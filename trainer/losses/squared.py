@@ -30,7 +30,7 @@ class Squared(Loss):
         return 1.0
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """Return Z - y."""
+        """Return z - y."""
         return logits - column(xp, labels, logits)
 
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:

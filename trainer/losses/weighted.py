@@ -1,7 +1,7 @@
-"""A loss of classes, each record's times a public weight of its class, 1 at most.
+"""A loss of classes in which each record's loss is multiplied by a public weight of its class, 1 at most.
 
-Weights come from public priors. With the largest of them 1 no record's loss, slope or change of slope is larger than
-without weights: every bound of the loss is one of the weighted loss.
+Weights come from public priors. Since no weight exceeds 1, no record's loss, slope or change of slope is larger than
+without weights: every bound of the loss also holds for the weighted loss.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from accounting.numbers import read_real
 from trainer.arrays import Array, Namespace
 from trainer.losses.loss import Loss
 
-#: Smaller priors would make weights that floating point hardly tells from nothing.
+#: The smallest prior. Smaller ones would make weights that floating point can hardly tell from 0.
 SMALLEST_PRIOR = 1e-6
-#: Priors sum to 1 up to this.
+#: The largest difference of the sum of priors from 1.
 _ROUNDING = 1e-6
 
 
 def weights_of_priors(priors: Sequence[float]) -> tuple[float, ...]:
-    """Return the weights under which all classes together weigh the same: the least prior over each.
+    """Return the weights with which all classes have the same total weight: the least prior divided by each prior.
 
     Args:
-        priors: The share of each class, by its code: public numbers that sum to 1.
+        priors: The share of each class, in the order of the codes: public numbers that sum to 1.
 
     Raises:
         InvalidValue: If there are less than two classes, a prior is too small, or they do not sum to 1.
@@ -48,14 +48,14 @@ def weights_of_priors(priors: Sequence[float]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Weighted(Loss):
-    """``loss`` times the weight of the record's class.
+    """The loss ``loss``, multiplied by the weight of the record's class.
 
     Attributes:
         loss: A loss of classes.
-        weights: The weights of each class, by its code: in (0, 1], and one of them 1.
+        weights: The weight of each class, in the order of the codes. Weights are in (0, 1], and at least one is 1.
 
     Guarantees:
-        - bounds_of_the_loss_hold: every constant of ``loss`` is one of this loss, for every label.
+        - bounds_of_the_loss_hold: every constant of ``loss`` also holds for this loss, for every label.
 
     Raises:
         InvalidValue: If there is not one weight for each class, or a weight is not in (0, 1].
@@ -101,7 +101,7 @@ class Weighted(Loss):
         return self.loss.value_at_zero
 
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-        """Return the probabilities of a population whose classes are weighted as here."""
+        """Return the probabilities in a population whose classes have these weights."""
         return self.loss.probabilities(logits)
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
@@ -113,5 +113,5 @@ class Weighted(Loss):
         return values * xp.astype(self.of_records(xp, labels), values.dtype)
 
     def of_records(self, xp: Namespace, labels: Array) -> Array:
-        """Return each record's weight, shape (B,), float64, of labels that are codes of classes."""
+        """Return each record's weight, shape (B,), float64, given labels that are codes of classes."""
         return xp.take(xp.asarray(self.weights, dtype=xp.float64), labels)

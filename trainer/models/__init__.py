@@ -1,4 +1,4 @@
-"""Models: what is trained, and how it is scored on public rows."""
+"""This package has the models: what is trained, and how it is scored on public rows."""
 
 from __future__ import annotations
 
@@ -76,12 +76,13 @@ def build(
 
     Args:
         kind: One of `MODELS`.
-        num_classes: The number of classes of the labels; read only if the kind can have any number.
+        num_classes: The number of classes of the labels; it is used only if the kind can have any number of classes.
         fit_intercept: Whether a linear model has an intercept.
         hidden: Widths of a multilayer perceptron's hidden layers.
         activation: The activation of a multilayer perceptron.
-        class_priors: The public share of each class, by its code: classes are weighted so that all weigh the same. Of
-            models that predict classes; None weighs all records alike.
+        class_priors: The public share of each class, in the order of the codes, for a model that predicts classes.
+            Classes are then weighted so that all have the same total weight. With None all records have the same
+            weight.
         options: The options of the kind's loss: threshold, quantile or q.
 
     Raises:
@@ -115,12 +116,12 @@ def _loss(kind: str, num_classes: int, options: Mapping[str, Any]) -> Loss:
 
 
 def logistic_regression(num_features: int, *, fit_intercept: bool = True) -> LinearModel:
-    """Return two classes, one logit."""
+    """Return the logistic regression: two classes, one logit."""
     return LinearModel(Logistic(), num_features, fit_intercept)
 
 
 def softmax_regression(num_features: int, num_classes: int, *, fit_intercept: bool = True) -> LinearModel:
-    """Return K classes, K logits."""
+    """Return the softmax regression: K classes, K logits."""
     return LinearModel(Softmax(num_classes), num_features, fit_intercept)
 
 

@@ -1,4 +1,4 @@
-"""Linear models: logits are x W + b, and a loss of logits decides the rest."""
+"""In linear models the logits are x W + b; a loss of logits decides the rest."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_FEATURE_NORM = 1e150
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Constants of one record's loss, as a function of the parameters.
+    """Constants of one record's loss as a function of the parameters.
 
     Attributes:
-        exponent: alpha in [0, 1].
-        constant: L: |g(w) - g(w')| <= L |w - w'|^alpha for all w, w'.
+        exponent: The exponent alpha, in [0, 1].
+        constant: The constant L in |g(w) - g(w')| <= L |w - w'|^alpha for all w, w'.
         gradient_at_zero: The bound M on the gradient at 0, the longest gradient at w = 0.
         loss_at_zero: The bound M_0 on the loss at 0, the largest loss at w = 0.
     """
@@ -39,12 +39,13 @@ class Holder:
 
 @dataclass(frozen=True)
 class LinearModel(Model):
-    """The parameters are the matrix W of shape (p, K), row by row, and then b of shape (K,), if there is an intercept.
+    """A linear model. Its parameters are the matrix W of shape (p, K), row by row, and then b of shape (K,), if it has
+    an intercept.
 
     Attributes:
         loss: A loss of K logits.
         features: The number p of features.
-        fit_intercept: Whether there is a b.
+        fit_intercept: Whether the model has an intercept b.
 
     >>> from trainer.losses import Logistic, Softmax
     >>> LinearModel(Logistic(), 30).num_parameters, LinearModel(Softmax(10), 784).num_parameters
@@ -76,7 +77,7 @@ class LinearModel(Model):
 
     @property
     def num_outputs(self) -> int:
-        """The number K of outputs, logits per record."""
+        """The number K of outputs, which are the logits of a record."""
         return self.loss.num_outputs
 
     @property
@@ -84,7 +85,7 @@ class LinearModel(Model):
         return (self.features + self.fit_intercept) * self.num_outputs
 
     def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
-        """Return Zeros."""
+        """Return zeros."""
         return np.zeros(self.num_parameters)
 
     def gradients(self, point: Array, block: Block) -> OuterProducts:
@@ -105,7 +106,7 @@ class LinearModel(Model):
         return logits
 
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-        """Named "weights", of shape (p,) for one logit and else (p, K), and "bias" of shape () or (K,)."""
+        """Return the arrays "weights", of shape (p,) for one logit and else (p, K), and "bias", of shape () or (K,)."""
         split = self.features * self.num_outputs
         one = self.num_outputs == 1
         named = {"weights": np.array(point[:split] if one else point[:split].reshape(self.features, -1))}
@@ -114,7 +115,7 @@ class LinearModel(Model):
         return named
 
     def decision_function(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return logits of rows that are public: shape (n, p) to (n,) for one logit per row, else (n, K).
+        """Return the logits of public rows: shape (n, p) to (n,) for one logit per row, else (n, K).
 
         A row with a non-finite feature is read as a row of zeros, so its logits are the intercept.
 
@@ -137,8 +138,8 @@ class LinearModel(Model):
             return self.loss.probabilities(self.decision_function(parameters, features))
 
     def gradient_norm_bound(self, feature_norm_bound: float) -> float | None:
-        """Return the largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None if there is
-        none.
+        """Return the largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None if it has no
+        bound.
 
         Args:
             feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.
@@ -150,7 +151,8 @@ class LinearModel(Model):
         return None if self.loss.lipschitz is None else self.loss.lipschitz * longest
 
     def smoothness(self, feature_norm_bound: float) -> float | None:
-        """Lipschitz constant of one record's gradient, by the parameters: curvature * R^2; None if there is none.
+        """Return the Lipschitz constant of one record's gradient in the parameters: curvature * R^2; None if it has
+        none.
 
         Args:
             feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.
@@ -168,7 +170,7 @@ class LinearModel(Model):
             feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.
 
         Guarantees:
-            - gradients_change_within_holder: for every record within the bound, with a label in [-1, 1] or a class.
+            - gradients_change_within_holder: for every record within the bound whose label is in [-1, 1] or is a class.
 
         Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925) for the q-norm losses.
 

@@ -1,4 +1,4 @@
-"""The mean of the features as a model: the point that is nearest to all records in the mean square."""
+"""The mean of the features is a model: the point with the least mean squared distance from the records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainer.records import Block
 
 @dataclass(frozen=True)
 class MeanModel(Model):
-    """The loss of a record x at w is |w - x|^2 / 2, its gradient w - x; labels are not looked at.
+    """The model of a mean. The loss of a record x at w is |w - x|^2 / 2 and its gradient is w - x; labels are not read.
 
     Attributes:
         inputs: The number p of inputs, the length of a record and of the point.
@@ -47,7 +47,7 @@ class MeanModel(Model):
         return self.inputs
 
     def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
-        """Return zeros, where a step of size 1 leads to the mean."""
+        """Return zeros; from there a step of size 1 leads to the mean."""
         return np.zeros(self.inputs)
 
     def gradients(self, point: Array, block: Block) -> DenseGradients:
@@ -57,7 +57,7 @@ class MeanModel(Model):
         return 0.5 * block.xp.sum((point - block.features) ** 2, axis=1)
 
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-        """Named "mean", shape (p,)."""
+        """Return the array "mean", of shape (p,)."""
         return {"mean": np.array(point)}
 
     def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:

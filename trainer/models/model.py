@@ -1,4 +1,5 @@
-"""The trainer's interface of models: gradients of records at a flat point, and names for what is released."""
+"""This module has the trainer's interface of models: gradients of records at a flat point, and names of what is
+released."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ Parameters = Mapping[str, npt.NDArray[np.float64]]
 
 
 class Model(ABC):
-    """A model with d parameters, one flat vector.
+    """A model with d parameters, in one flat vector.
 
     Attributes:
-        kind: Its name in requests.
+        kind: The model's name in requests.
         num_features: The number p of features, the length of a row.
-        num_classes: Labels are 0 to num_classes - 1; 0 for real labels in [-1, 1].
-        block_rows: Blocks have at most this many rows, which bounds the memory of a step.
+        num_classes: The number of classes, which are 0 to num_classes - 1; 0 for real labels in [-1, 1].
+        block_rows: The largest number of rows of a block, which bounds the memory of a step.
     """
 
     kind: ClassVar[str]
@@ -51,7 +52,7 @@ class Model(ABC):
         """Return the point that training starts from, shape (d,).
 
         Args:
-            stream: The stream from which a random one is drawn.
+            stream: The stream from which a random point is drawn.
         """
 
     @abstractmethod
@@ -59,11 +60,12 @@ class Model(ABC):
         """Return the gradients of the block's losses at the point.
 
         Args:
-            point: shape (d,), the dtype of the block's features.
+            point: The point, shape (d,), in the dtype of the block's features.
 
         Guarantees:
-            - gradients_are_the_derivative: equal to the difference quotient of `losses`.
-            - records_do_not_see_each_other: each gradient is a function of its record and of the point, bit by bit.
+            - gradients_are_the_derivative: they agree with difference quotients of `losses`.
+            - records_do_not_see_each_other: each gradient is a function of its record and of the point alone, bit by
+            bit.
         """
 
     @abstractmethod
@@ -73,35 +75,35 @@ class Model(ABC):
     def record_weights(self, block: Block) -> Array | None:
         """Return the public weight of each record, shape (B,), float64, in (0, 1]; None if all weigh the same.
 
-        Gradients and losses already include the weight. Bounds on gradients hold for gradients without it.
+        Gradients and losses already include the weight. Bounds on gradients hold for gradients without the weight.
         """
         return None
 
     @abstractmethod
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-        """Return the point under the names and in the shapes that it is released by."""
+        """Return the point's parameters under the names and in the shapes in which they are released."""
 
     @abstractmethod
     def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:
-        """Return the class, or the real label, of each row that is public, shape (n,).
+        """Return the predicted class or real label of each public row, shape (n,).
 
         A row with a feature that is not finite is read as a row of zeros.
         """
 
     def probabilities(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
-        """Return the probability of each class for each row that is public, shape (n, num_classes).
+        """Return the probability of each class for each public row, shape (n, num_classes).
 
-        Rows are read as by `predict`. None if the model's loss makes no probabilities of its logits.
+        Rows are read as in `predict`. Return None if the model's loss gives no probabilities.
         """
         return None
 
     @property
     def metric(self) -> str:
-        """Return what `score` is: "accuracy", or "mean_absolute_error" for real labels."""
+        """Return the name of the score: "accuracy", or "mean_absolute_error" for real labels."""
         return "accuracy" if self.num_classes else "mean_absolute_error"
 
     def score(self, parameters: Parameters, features: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-        """Return how well rows are predicted. A statistic of the rows: for public ones only.
+        """Return how well rows are predicted. This is a statistic of the rows, so it is for public rows only.
 
         Returns:
             The share of rows whose prediction is their label, or the mean distance between the two.
@@ -118,7 +120,7 @@ class Model(ABC):
 
 
 def public_rows(features: npt.ArrayLike, num_features: int) -> npt.NDArray[np.float64]:
-    """Return rows to predict, shape (n, p); one with a feature that is not finite becomes zero.
+    """Return rows to predict, shape (n, p). A row with a feature that is not finite becomes zero.
 
     Raises:
         InvalidValue: If the features are not of shape (n, p).

@@ -1,4 +1,4 @@
-"""A model by its per-record gradients: any loss that a caller can differentiate, without a matrix anywhere."""
+"""A model that is given by its per-record gradients: any loss that a caller can differentiate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainer.models.model import MAX_FEATURES, Model, Parameters
 from trainer.records import Block
 
 MAX_PARAMETERS = 10**9
-#: Numbers of one block's gradients: some 64 MB.
+#: The number of entries of one block's gradients: some 64 MB.
 _BLOCK_NUMBERS = 2**23
 
 #: From a point (d,), features (r, p) and labels (r,) to gradients (r, d), or to losses (r,).
@@ -27,16 +27,16 @@ RowFunction = Callable[[Array, Array, Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class PerRecordModel(Model):
-    """Gradients come from a function of point, features and labels.
+    """A model whose gradients come from a function of point, features and labels.
 
-    It is called with as many rows as a block has, which public numbers fix; some rows may be padding.
+    The function is called with all rows of a block, whose number is public; some rows may be padding.
 
     Attributes:
         inputs: The number p of inputs.
         start: The point that training starts from, shape (d,); public.
-        gradient: From (d,), (r, p) and (r,) to (r, d). Row i must be a function of record i and of the point alone.
-        loss: The same to (r,); None if losses are not needed.
-        classes: As `Model.num_classes`.
+        gradient: A function from (d,), (r, p) and (r,) to (r, d). Row i must depend on record i and on the point alone.
+        loss: A function of the same arguments to (r,); None if losses are not needed.
+        classes: The same as `Model.num_classes`.
     """
 
     kind: ClassVar[str] = "per_record"
@@ -78,7 +78,7 @@ class PerRecordModel(Model):
         return self.loss(point, block.features, block.labels)
 
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-        """Named "point", shape (d,)."""
+        """Return the array "point", of shape (d,)."""
         return {"point": np.array(point)}
 
     def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:

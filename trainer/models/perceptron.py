@@ -1,4 +1,5 @@
-"""Multilayer perceptrons: dense layers with an activation between them, and the cross-entropy of the softmax."""
+"""Multilayer perceptrons have dense layers with an activation between them, and the cross-entropy of the softmax as
+loss."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ MAX_WIDTH = 4096
 
 @dataclass(frozen=True)
 class MultilayerPerceptron(Model):
-    """The parameters are each layer's matrix, row by row, and then its bias.
+    """A multilayer perceptron. Its parameters are each layer's matrix, row by row, followed by the layer's bias.
 
     Attributes:
         inputs: The number p of inputs.
-        classes: Logits of the last layer.
-        hidden: Widths of the layers before it.
+        classes: The number of classes, which is the number of logits of the last layer.
+        hidden: Widths of the hidden layers.
         activation: "relu" or "tanh".
         class_weights: Public weights of the classes; empty if all weigh the same.
 
@@ -56,11 +57,11 @@ class MultilayerPerceptron(Model):
         object.__setattr__(self, "hidden", hidden)
         if self.activation not in ACTIVATIONS:
             raise InvalidValue(f"activation must be {one_of(ACTIVATIONS)}", pointer=("activation",))
-        _ = self.loss  # refuses weights that are none
+        _ = self.loss  # refuses invalid weights
 
     @property
     def loss(self) -> Loss:
-        """The cross-entropy, weighted by classes if there are weights."""
+        """The cross-entropy, weighted by classes if weights are given."""
         loss = Softmax(self.classes)
         return Weighted(loss, self.class_weights) if self.class_weights else loss
 
@@ -83,7 +84,7 @@ class MultilayerPerceptron(Model):
         return sum((rows + 1) * columns for rows, columns in self.shapes)
 
     def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
-        """Normal weights of variance 2 / inputs before a relu, 1 / inputs elsewhere; biases of zero."""
+        """Return normal weights of variance 2 / inputs before a relu and 1 / inputs elsewhere, and biases of zero."""
         generator = stream.generator()
         parts = []
         for index, (rows, columns) in enumerate(self.shapes):
@@ -131,10 +132,11 @@ class MultilayerPerceptron(Model):
         return values
 
     def _kept_activations(self, xp: Namespace, outputs: Array) -> Array:
-        """Return what the next layer multiplies: activations without numbers that would make it subnormal."""
+        """Return the activations that the next layer multiplies, with zeros for numbers that would make products
+        subnormal."""
         if self.activation == "tanh":
             return _kept(xp, xp.tanh(outputs))
-        return cleared(xp, outputs, outputs < TINY[dtype_name(outputs)])  # NaN stays
+        return cleared(xp, outputs, outputs < TINY[dtype_name(outputs)])  # NaN is kept
 
     def _activated(self, xp: Namespace, outputs: Array) -> Array:
         if self.activation == "tanh":
@@ -142,20 +144,21 @@ class MultilayerPerceptron(Model):
         return xp.maximum(outputs, xp.zeros((), dtype=outputs.dtype))
 
     def _behind(self, xp: Namespace, activated: Array, deltas: Array) -> Array:
-        """Return deltas times the activation's derivative, which its value gives; flushed as `_kept` does."""
+        """Return the deltas times the activation's derivative, which follows from the activation; tiny numbers become
+        zero as in `_kept`."""
         if self.activation == "tanh":
             return _kept(xp, deltas * (1.0 - activated * activated))
         return cleared(xp, deltas, (xp.abs(deltas) < TINY[dtype_name(deltas)]) | (activated <= 0.0))
 
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-        """Named "weights_1", "bias_1" and so on, from the first layer to the last."""
+        """Return the arrays "weights_1", "bias_1" and so on, from the first layer to the last."""
         named: dict[str, npt.NDArray[np.float64]] = {}
         for number, (matrix, bias) in enumerate(self._matrices(np, point), start=1):
             named |= {f"weights_{number}": np.array(matrix), f"bias_{number}": np.array(bias)}
         return named
 
     def decision_function(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return logits of rows that are public, shape (n, p) to (n, classes); a row with a non-finite feature is
+        """Return the logits of public rows: shape (n, p) to (n, classes). A row with a non-finite feature is read as
         zeros.
 
         Raises:
@@ -178,5 +181,5 @@ class MultilayerPerceptron(Model):
 
 
 def _kept(xp: Namespace, factors: Array) -> Array:
-    """Return what the next product multiplies: without numbers that would make it subnormal."""
+    """Return the factors of the next product, with zeros for numbers that would make the product subnormal."""
     return flushed(xp, factors, TINY[dtype_name(factors)])

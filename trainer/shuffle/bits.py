@@ -1,10 +1,10 @@
-r"""P_1D (Algorithm 14 of Lowy & Razaviyayn 2023): numbers sent as single bits, many coordinates at once.
+r"""P_1D (Algorithm 14 of Lowy & Razaviyayn 2023) sends numbers as single bits. Many coordinates are sent at once here.
 
 A user with an integer $\hat z \in \{0..g\}$ sends $\hat z$ ones, $g - \hat z$ zeros and b fair coins. The shuffler
-permutes the bits of all users; of single bits in random order nothing is left but how many are ones, so
-$\sum_i \hat z_i + \mathrm{Bin}(n b, \tfrac12)$ is what anybody may see, and what a run computes. `messages` and
-`shuffled` are the protocol itself, for few users: the count of their bits has the same law, and with the same coins it
-is the same number.
+permutes the bits of all users. Single bits in random order show only how many of them are ones, so anybody may see
+$\sum_i \hat z_i + \mathrm{Bin}(n b, \tfrac12)$, and a run computes this number. `messages` and `shuffled` are the
+protocol itself, for few users. The number of ones among their bits has the same law, and with the same coins it is the
+same number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BitProtocol:
     Attributes:
         bound: C: numbers lie in [-C, C].
         levels: The number g of levels.
-        noise_bits: The number b of noise bits, of each user and coordinate.
+        noise_bits: The number b of noise bits for each user and coordinate.
 
     >>> BitProtocol(bound=1.0, levels=4, noise_bits=20).sums(np.array([28]), users=2).tolist()
     [2.0]
@@ -37,18 +37,19 @@ class BitProtocol:
     noise_bits: int
 
     def rounded(self, xp: Namespace, rows: Array, uniforms: Array) -> Array:
-        """Return integers from 0 to g, in the mean (rows + C) g / (2 C): the local randomiser's first part.
+        """Return integers from 0 to g with mean (rows + C) g / (2 C): the first part of the local randomiser.
 
         Args:
-            rows: shape (B, d), float64, finite; what is outside [-C, C] is clamped.
+            rows: shape (B, d), float64, finite; numbers outside [-C, C] are clamped.
             uniforms: shape (B, d), multiples of 2^-53 in [0, 1).
 
         Returns:
             shape (B, d), int64.
 
         Guarantees:
-            - within_one_level: of the number itself, whatever the uniforms are; privacy rests on that alone.
-            - unbiased: but for the rounding of rows to float64 and a chance below 2^-53.
+            - within_one_level: each integer is within one level of the number itself, whatever the uniforms are;
+            privacy rests on that alone.
+            - unbiased: except for the rounding of rows to float64 and a probability below 2^-53.
         """
         scaled = (xp.clip(rows / self.bound, -1.0, 1.0) + 1.0) * (0.5 * self.levels)
         whole = xp.floor(scaled)
@@ -62,13 +63,14 @@ class BitProtocol:
         return np.concatenate([unary.astype(np.uint8), noise], axis=1)
 
     def sums(self, ones: npt.NDArray[np.int64], users: int) -> npt.NDArray[np.float64]:
-        """Return the analyser: unbiased estimates of the sums of all users' numbers, from the numbers of ones.
+        """Return the analyser's results: unbiased estimates of the sums of all users' numbers, from the numbers of
+        ones.
 
-        (2 C / g) (ones - n b / 2) - n C, in whole numbers as far as they go.
+        The estimate is (2 C / g) (ones - n b / 2) - n C, computed in whole numbers as far as possible.
         """
         return self.bound * ((2 * ones - users * (self.noise_bits + self.levels)) / self.levels)
 
 
 def shuffled(messages: Bits, stream: Keystream) -> Bits:
-    """Return all users' bits in an order that is drawn uniformly, as the shuffler gives them: shape (n (g + b),)."""
+    """Return all users' bits in a uniformly random order, as the shuffler gives them: shape (n (g + b),)."""
     return stream.generator().permutation(messages.ravel())

@@ -1,4 +1,4 @@
-"""Fair coins and uniform variates, from a stream of random words."""
+"""This module tosses fair coins and draws uniform variates, from a stream of random words."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Floats = npt.NDArray[np.float64]
 State = dict[str, Any]
 
 _WORD = 64
-#: Words drawn at a time: 2 MB, which a cache holds.
+#: The number of words that are drawn at a time: 2 MB, which fit into a cache.
 _BLOCK = 1 << 18
 
 
 class Coins:
-    """Tosses of fair coins: the bits of a stream's words, each used once.
+    """Tosses of fair coins. They are the bits of a stream's words, each of which is used once.
 
     Guarantees:
-        - tosses_are_fair: each is a bit of the stream, so that a number of heads is binomial with no rounding at all.
+        - tosses_are_fair: each toss is a bit of the stream, so that a number of heads is exactly binomial.
         - counted_tosses_are_tosses: `heads` counts those that `tosses` would show.
 
     >>> from trainer.streams import random_streams
@@ -35,7 +35,8 @@ class Coins:
         self._stream = stream
 
     def heads(self, tosses: int, coordinates: int) -> Counts:
-        """Return how many of this many tosses are heads, anew for each coordinate: shape (coordinates,)."""
+        """Return the number of heads in the given number of tosses, with new tosses for each coordinate: shape
+        (coordinates,)."""
         return np.array([self._heads(tosses) for _ in range(coordinates)], dtype=np.int64)
 
     def _heads(self, tosses: int) -> int:
@@ -54,15 +55,15 @@ class Coins:
         return np.unpackbits(words.view(np.uint8), count=count, bitorder="little")
 
     def uniforms(self, shape: tuple[int, ...]) -> Floats:
-        """Return multiples of 2^-53 in [0, 1), each equally likely."""
+        """Return multiples of 2^-53 in [0, 1), all of them equally likely."""
         words = self._stream.words(int(np.prod(shape))) >> np.uint64(11)
         drawn: Floats = words.astype(np.float64) * 2.0**-53
         return drawn.reshape(shape)
 
     def state(self) -> State:
-        """Return all that is needed to go on from here."""
+        """Return everything that is needed to go on from here."""
         return {"stream": self._stream.state}
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         self._stream.state = state["stream"]

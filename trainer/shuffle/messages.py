@@ -1,4 +1,4 @@
-"""Refusals of plans whose messages a run cannot draw, or that are not private under their relation."""
+"""This module refuses plans whose messages a run cannot draw, or that are not private under their relation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from calibrators.phases.shuffled_counts import ShuffledBits
 from calibrators.plan import Plan
 from trainer.structured_steps import check_positions
 
-#: Bits of all users and coordinates, at most: about a minute of one core, at 5e9 a second.
+#: The most bits of all users and coordinates: they take about a minute of one core, at 5e9 a second.
 MAX_MESSAGE_BITS = 3 * 10**11
 
 

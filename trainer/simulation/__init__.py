@@ -1,1 +1,2 @@
-"""Simulations of algorithms on synthetic rows: public numbers and a public seed decide them, and prove nothing."""
+"""This package simulates algorithms on synthetic rows. Public numbers and a public seed decide the results, which prove
+nothing."""

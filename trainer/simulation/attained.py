@@ -1,11 +1,12 @@
-"""Results of algorithms' runs on synthetic rows of a problem's declared shape, and their ranking.
+"""This module runs algorithms on synthetic rows of a problem's declared shape, and ranks their results.
 
-A run is that of a request which names only the algorithm and the penalty: its steps are those of the preset `practical`
-if the algorithm takes a step size, and else the theorem's. It is calibrated for the target, and its noise is drawn. All
-algorithms train on the same rows, drawn anew for each repetition, and are judged on the same fresh ones, as
-a model is evaluated: by the loss without the penalty.
+The request of each run names only the algorithm and the penalty. So its steps come from the preset `practical` if the
+algorithm takes a step size, and otherwise from the theorem. It is calibrated for the target, and its noise is drawn.
+All
+algorithms train on the same rows, drawn anew for each repetition, and are judged on the same fresh rows, by the loss
+without the penalty, as in the evaluation of a model.
 
-Nothing is proved of the figures, and no private row has a part in them: they follow from declared numbers and a public
+Nothing is proved about the figures, and no private row affects them: they follow from declared numbers and a public
 seed.
 """
 
@@ -47,7 +48,7 @@ from trainer.simulation.taught import TaughtRows, taught_rows
 Population = LabelledRows | TaughtRows | RecordsAboutAMean
 
 MAX_REPETITIONS = 20
-#: The most multiplications in all steps of one run, and the most steps: seconds of one core.
+#: The most multiplications in all steps of one run, and the most steps: they take seconds of one core.
 MOST_WORK, MOST_STEPS = 4e9, 20_000
 #: The most fresh rows times parameters, and the most fresh rows.
 _FRESH_NUMBERS, _MOST_FRESH = 4_000_000, 20_000
@@ -55,21 +56,21 @@ _FRESH_NUMBERS, _MOST_FRESH = 4_000_000, 20_000
 
 @dataclass(frozen=True)
 class Simulation:
-    """A simulation to carry out.
+    """A simulation that is to be carried out.
 
     Attributes:
-        problem, facts: As advice takes them.
+        problem, facts: The problem and the facts, as in a request for advice.
         kind: The kind of the model; "mean" for the mean of records.
         classes: The number of classes of a softmax regression, or of a perceptron.
         fit_intercept: Whether a linear model has an intercept. Perceptrons have their biases.
         hidden, activation: The width and the activation of a perceptron.
         penalty: The penalty that is added to the loss in training.
         repetitions: Runs of each algorithm.
-        seed: Public; it decides rows, coins and noise.
+        seed: A public seed, which decides rows, coins and noise.
 
     Raises:
         InvalidValue: If numbers do not fit each other, or are out of range.
-        Unsupported: If no law of such rows with a known best point is known.
+        Unsupported: If no law of such rows is available whose best point is known.
     """
 
     problem: Problem
@@ -110,7 +111,7 @@ class Simulation:
         return self.facts.dataset_size / self.records
 
     def population(self) -> Population:
-        """Return the law of the rows: the same whenever it is asked for."""
+        """Return the law of the rows, which is the same at every call."""
         random, heavy = self._random(0), self.problem.is_heavy_tailed
         constants, order = self.facts.assumptions, self.problem.norm_order
         if self.kind == MultilayerPerceptron.kind:
@@ -135,17 +136,17 @@ class Simulation:
 
     @property
     def objective(self) -> Objective:
-        """Return the public facts about the loss: only that of a perceptron is not convex."""
+        """Return the public facts about the loss. Only the loss of a perceptron is not convex."""
         model = self.population().model
         is_of_numbers = isinstance(model, LinearModel) and not model.num_classes
         return Objective(nothing_derived, not isinstance(model, MultilayerPerceptron), is_of_numbers)
 
     def fresh(self, population: Population) -> tuple[FloatArray, npt.NDArray[np.generic]]:
-        """Draw the rows that released points are judged on."""
+        """Draw the rows on which released points are judged."""
         return population.draw(min(_MOST_FRESH, max(1000, _FRESH_NUMBERS // self.facts.dimension)), self._random(1))
 
     def rows(self, population: Population, repetition: int) -> tuple[FloatArray, npt.NDArray[np.generic]]:
-        """Draw the rows that every algorithm trains on in this repetition."""
+        """Draw the rows on which every algorithm trains in this repetition."""
         return population.draw(self.records, self._random(2 + repetition))
 
     def _random(self, stream: int) -> np.random.Generator:
@@ -157,13 +158,13 @@ class Attained:
     """The result of one algorithm, or why it was not simulated.
 
     Attributes:
-        algorithm: Its name.
+        algorithm: The name of the algorithm.
         excess: The loss of the released point above that of the best point, as a mean over the repetitions; infinite if
-            a run diverged. None if it was not simulated.
+            a run diverged. None if the algorithm was not simulated.
         standard_error: The standard error of that mean; None for a single repetition.
-        steps: The number of steps of its plan.
-        choices: The preset's choices, by member of a request.
-        reason: Why it was not simulated.
+        steps: The number of steps of the algorithm's plan.
+        choices: The preset's choices, by the member of a request.
+        reason: Why the algorithm was not simulated.
         is_final: Whether the same question has the same answer on every machine: false where time ran out.
     """
 
@@ -177,24 +178,24 @@ class Attained:
 
 
 def before_training(asked: Simulation) -> tuple[float, str]:
-    """Return the excess of the point that training starts from, and its unit in words."""
+    """Return the excess of the point from which training starts, and the unit of the excess in words."""
     population = asked.population()
     return population.before_training(*asked.fresh(population)), population.unit
 
 
 def simulate(asked: Simulation, name: str, advised: Spec, seconds: float = math.inf) -> Attained:
-    """Run one algorithm on the synthetic rows, as often as is asked for.
+    """Run one algorithm on the synthetic rows, as often as the simulation asks for.
 
-    It also runs in another process, so what it takes and gives can be pickled.
+    The function also runs in another process, so its arguments and its result can be pickled.
 
     Args:
         asked: The simulation.
         name: The algorithm's.
         advised: The advice, calibrated at the declared size.
-        seconds: The time after which it is given up.
+        seconds: The time in seconds after which the run is given up.
 
     Guarantees:
-        - the_seed_decides: equal questions have equal answers, unless time ran out.
+        - the_seed_decides: equal simulations have equal results, unless time ran out.
     """
     deadline = time.monotonic() + seconds
     try:
@@ -232,9 +233,9 @@ def simulate(asked: Simulation, name: str, advised: Spec, seconds: float = math.
 
 
 def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
-    """Calibrate a run that names the algorithm alone, for the rows that there are.
+    """Calibrate a run that names only the algorithm, for the number of simulated rows.
 
-    Given iterations are used if a theorem's own are too many to be simulated.
+    If a theorem's own iterations are too many to be simulated, a given number of iterations is used.
 
     Args:
         asked: The simulation.
@@ -242,7 +243,7 @@ def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
         advised: The advice, calibrated at the declared size.
 
     Raises:
-        AccountingError: If the target cannot be met, or something is missing that no preset chooses.
+        AccountingError: If the target cannot be met, or a member is missing that no preset chooses.
     """
     algorithm, given = find_algorithm(name), asked.facts.gradient_bound
     spec = replace(
@@ -254,7 +255,7 @@ def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
         judge_published=False,
     )
     if algorithm.step_rule is not None:
-        # A theorem's threshold belongs to its own step size, and no theorem chooses these.
+        # A theorem's threshold belongs to the theorem's step size, and no theorem chooses these step sizes.
         spec = replace(spec, gradient_bound=given if isinstance(given, algorithm.gradient_bounds) else None)
     found = Draft(name, spec, Preset.PRACTICAL, asked.objective).calibrate()
     fewer = asked.facts.iterations
@@ -264,7 +265,7 @@ def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
 
 
 def ranked(found: list[Attained]) -> list[Attained]:
-    """Return those that were simulated, the least excess first."""
+    """Return the algorithms that were simulated, in increasing order of excess."""
     return sorted((each for each in found if each.excess is not None), key=lambda each: each.excess or 0.0)
 
 
@@ -294,7 +295,8 @@ def _check(plan: Plan, model: Model, calibration: Calibration, asked: Simulation
 
 
 def _gradients(plan: Plan, calibration: Calibration) -> float:
-    """Return how many gradients of records a run takes: as the algorithm says, or else of the largest step in all."""
+    """Return how many gradients of records a run takes: the algorithm's own number, or else that of the largest step
+    times the steps."""
     stated = [each.value for each in calibration.utility if each.name == "gradient_evaluations"]
     [value] = stated or [None]
     return value if isinstance(value, float) else rows_per_step(plan) * plan.iterations

@@ -1,11 +1,12 @@
-r"""Synthetic rows within declared constants, of a law whose best point is known.
+r"""This module draws synthetic rows within declared constants, from a law whose best point is known.
 
 **Labelled rows.** Features are $x = B \ell\, v/\|v\|_q$ with $v = g/\|g\|_q \pm u$: $g$ is uniform, $u$ is the
-direction of unit dual norm in which the best point's logits are largest, and its sign, or the class whose direction it
-is, is a fair draw. So records are as long as the constants allow, and half of their direction matters. A label is
-drawn, given the logit $z$ of the best point $w_*$, by a law whose mean loss is least at $z$. Then $w_*$ has the least
-risk of all points, and what a run loses to it is an excess population risk. With an intercept a row has a constant 1
-beside its features, which counts in its length.
+direction of unit dual norm in which the best point's logits are largest, and its sign, or the class to which the
+direction belongs, is drawn with equal probabilities. So records are as long as the constants allow, and half of their
+direction matters. A label is
+drawn, given the logit $z$ of the best point $w_*$, by a law under which the mean loss is least at $z$. Then $w_*$ has
+the least risk of all points, and the excess loss of a run over it is an excess population risk. With an intercept a row
+has a constant 1 beside its features, which counts in its length.
 
 **Records about a mean.** A record is $\nu + b \ell\, s/\sqrt d$ with random signs $s$: symmetric about the mean.
 
@@ -30,16 +31,16 @@ from trainer.models import LinearModel, MeanModel, Parameters, build
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Logits of the best point are no larger than this where labels must lie in [-1, 1], or be a probability's odds.
+#: The largest logit z of the best point where labels lie in [-1, 1], or where odds are a power of (1 + z) / (1 - z).
 _LARGEST_LOGIT = 0.5
-#: The same for classes, if no constant bounds the best point.
+#: The largest logit of the best point for classes, if no constant bounds the best point.
 _USUAL_LOGIT = 3.0
 #: The largest distance of a regression's label from the logit.
 _LABEL_NOISE = 0.25
 #: The number of entries of the best point that are not zero, for each logit, in the l1 norm.
 _SPARSE = 5
 _HALVINGS = 100
-#: Beside an intercept, shorter features would leave nothing but the intercept.
+#: The shortest features beside an intercept. With shorter ones only the intercept would matter.
 _SHORTEST = 1e-3
 
 
@@ -49,10 +50,10 @@ class LabelledRows:
 
     Attributes:
         model: The trained model.
-        norm_order: p of the norm of parameters; q is of its dual.
-        feature_bound: B: features have this norm of order q, in the k-th moment where tails are heavy.
-        best: w*, shape (p, K); with an intercept (p + 1, K), and the last row is b*.
-        moment_order: k of heavy tails; None if all rows are equally long.
+        norm_order: The order p of the norm of parameters; q is the order of the dual norm.
+        feature_bound: The bound B: features have this norm of order q, in the k-th moment where tails are heavy.
+        best: The best point w*, shape (p, K). With an intercept the shape is (p + 1, K), and the last row is b*.
+        moment_order: The order k of the moments of heavy tails; None if all rows are equally long.
         unit: The unit of `excess`, in words.
     """
 
@@ -64,7 +65,7 @@ class LabelledRows:
     unit: ClassVar[str] = "excess population risk, in units of the loss"
 
     def draw(self, records: int, random: np.random.Generator) -> tuple[FloatArray, npt.NDArray[np.generic]]:
-        """Draw features (records, p), and labels (records,): classes, or numbers in [-1, 1]."""
+        """Draw features of shape (records, p), and labels of shape (records,): classes, or numbers in [-1, 1]."""
         rows = _normalized(2.0 * random.random((records, self.model.features)) - 1.0, self._dual)
         rows += self._directions()[random.integers(0, max(2, self.best.shape[1]), records)]
         rows = self.feature_bound * _normalized(rows, self._dual)
@@ -72,7 +73,7 @@ class LabelledRows:
         return rows, drawn_labels(self.model.loss, self._logits(self.best, rows), random)
 
     def excess(self, parameters: Parameters, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
-        """Return the mean loss of fresh rows at the point, less that at the best point."""
+        """Return the mean loss of fresh rows at the point, less their mean loss at the best point."""
         point = np.reshape(parameters["weights"], (self.model.features, -1))
         if self.model.fit_intercept:
             point = np.concatenate([point, np.reshape(parameters["bias"], (1, -1))])
@@ -94,7 +95,8 @@ class LabelledRows:
         return dual_order(self.norm_order)
 
     def _directions(self) -> FloatArray:
-        """Shape (max(2, K), p): for each logit the direction of unit dual norm in which it grows most; of one, both."""
+        """Return, for each logit, the direction of unit dual norm in which it grows most; for a single logit, also the
+        opposite one. The shape is (max(2, K), p)."""
         columns = self.best[: self.model.features].T
         steepest = np.sign(columns) * np.abs(columns) ** (self.norm_order - 1.0)
         steepest = _normalized(np.where(columns == 0.0, 0.0, steepest), self._dual)
@@ -103,12 +105,12 @@ class LabelledRows:
 
 @dataclass(frozen=True)
 class RecordsAboutAMean:
-    """Records whose mean is wanted.
+    """Records whose mean is estimated.
 
     Attributes:
         mean: The mean nu, shape (d,).
         spread: The spread b, the root of the k-th moment of a record's distance from the mean.
-        moment_order: k of heavy tails; None if all records are equally far from the mean.
+        moment_order: The order k of the moments of heavy tails; None if all records are equally far from the mean.
         unit: The unit of `excess`, in words.
     """
 
@@ -119,11 +121,11 @@ class RecordsAboutAMean:
 
     @property
     def model(self) -> MeanModel:
-        """Return the mean of this many features."""
+        """Return the model of a mean of this many features."""
         return MeanModel(len(self.mean))
 
     def draw(self, records: int, random: np.random.Generator) -> tuple[FloatArray, npt.NDArray[np.generic]]:
-        """Draw records (records, d), and labels that nobody reads."""
+        """Draw records of shape (records, d), and labels that are not used."""
         d = len(self.mean)
         signs = 2.0 * random.integers(0, 2, (records, d)) - 1.0
         lengths = self.spread / math.sqrt(d) * _lengths(records, self.moment_order, random)
@@ -134,7 +136,7 @@ class RecordsAboutAMean:
         return float(np.sum((parameters["mean"] - self.mean) ** 2))
 
     def before_training(self, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
-        """Return the squared distance of zero."""
+        """Return the squared distance of 0 from the true mean."""
         return float(np.sum(self.mean**2))
 
 
@@ -155,18 +157,18 @@ def labelled_rows(
     Args:
         kind: The kind of the model.
         dimension: Number of parameters.
-        norm_order: p in [1, 2].
-        constants: `lipschitz`, `smoothness` and `moment_bound` bound the features, `radius` or `diameter` the best
-            point; without any, features lie in [-1, 1].
-        random: Draws the best point.
+        norm_order: The order p, in [1, 2].
+        constants: `lipschitz`, `smoothness` and `moment_bound` bound the features, and `radius` or `diameter` bounds
+            the best point. Without any of them, features lie in [-1, 1].
+        random: The generator that draws the best point.
         classes: The number of classes of a softmax regression.
-        fit_intercept: Whether the model has an intercept, whose parameters are among them.
-        strength: The strength of an l2 penalty, which has its share of `smoothness`.
-        is_heavy_tailed: Whether `moment_bound` is all that bounds the features, at `moment_order`.
+        fit_intercept: Whether the model has an intercept, whose parameters are included in ``dimension``.
+        strength: The strength of an l2 penalty, which uses up its share of `smoothness`.
+        is_heavy_tailed: Whether only `moment_bound` bounds the features, with the order `moment_order`.
 
     Guarantees:
-        - constants_hold: gradients and their changes are within the given constants at every point of the domain, in
-          their moments where tails are heavy.
+        - constants_hold: gradients and their changes are within the given constants at every point of the domain; where
+          tails are heavy, their moments are.
 
     Raises:
         InvalidValue: If no number of features has this many parameters, or if the constants leave no room for features
@@ -207,8 +209,8 @@ def records_about_a_mean(
     Args:
         dimension: The dimension d.
         constants: `moment_bound` (of a record's norm), `coordinate_moment_bound` (about the mean), `mean_bound`.
-        random: Draws the mean.
-        is_heavy_tailed: Whether records have moments up to `moment_order` alone.
+        random: The generator that draws the mean.
+        is_heavy_tailed: Whether records have moments only up to `moment_order`.
     """
     longest = constants.get("moment_bound", math.inf)
     about = math.sqrt(dimension) * constants.get("coordinate_moment_bound", math.inf)
@@ -237,12 +239,12 @@ def radius_of(constants: Mapping[str, float]) -> float | None:
 
 @dataclass(frozen=True)
 class _Length:
-    """Turns a bound on features into one on rows, which include the constant 1 of an intercept.
+    """Turns a bound on features into a bound on rows, which include the constant 1 of an intercept.
 
     Attributes:
-        dual: q of the norm.
+        dual: The order q of the norm.
         has_constant: Whether there is an intercept.
-        is_of_moments: Whether the bound is of a moment, which is at most 1 more with the constant (Minkowski).
+        is_of_moments: Whether the bound is on a moment; the constant then adds at most 1 to it (Minkowski).
     """
 
     dual: float
@@ -260,9 +262,9 @@ class _Length:
 def _feature_bound(
     model: LinearModel, length: _Length, constants: Mapping[str, float], radius: float | None, strength: float
 ) -> float:
-    """Return the largest B that the constants allow, of rows no longer than R(B).
+    """Return the largest B that the constants allow, where rows are no longer than R(B).
 
-    R slope(R) is within gradients' bound, and R^2 c within smoothness, beside the penalty.
+    R slope(R) must be within the bound of gradients, and R^2 c within the smoothness less the penalty's share.
     """
     loss = model.loss
     names = ("moment_bound",) if length.is_of_moments else ("lipschitz", "moment_bound")
@@ -298,7 +300,8 @@ def _feature_bound(
 
 
 def _unit_point(shape: tuple[int, int], norm_order: float, random: np.random.Generator) -> FloatArray:
-    """Draw a point of norm 1: entries of either sign and about equal size; in the l1 norm few that are not zero."""
+    """Draw a point of norm 1 with entries of random sign and about equal size. In the l1 norm only few entries are not
+    zero."""
     point = (0.5 + random.random(shape)) * (2.0 * random.integers(0, 2, shape) - 1.0)
     if norm_order == 1.0:
         places = random.permuted(np.tile(np.arange(shape[0])[:, None], (1, shape[1])), axis=0)
@@ -308,7 +311,7 @@ def _unit_point(shape: tuple[int, int], norm_order: float, random: np.random.Gen
 
 
 def _normalized(rows: FloatArray, order: float) -> FloatArray:
-    """Return the rows with norm 1, each of the given order."""
+    """Return the rows divided by their norm of the given order."""
     sizes = np.abs(rows)
     largest = np.maximum(sizes.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     if math.isinf(order):
@@ -318,7 +321,7 @@ def _normalized(rows: FloatArray, order: float) -> FloatArray:
 
 
 def _lengths(records: int, moment_order: float | None, random: np.random.Generator) -> FloatArray:
-    """Draw lengths whose k-th moment is 1: all 1, or Pareto with the exponent k + 1."""
+    """Draw lengths whose k-th moment is 1: either all are 1, or they have a Pareto law with the exponent k + 1."""
     if moment_order is None:
         return np.ones(records)
     least = (1.0 / (moment_order + 1.0)) ** (1.0 / moment_order)

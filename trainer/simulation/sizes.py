@@ -1,10 +1,10 @@
-r"""Sizes of simulations: the number of synthetic rows, and the target that gives fewer rows the noise of all.
+r"""This module chooses the number of synthetic rows, and the target with which fewer rows get the noise of all rows.
 
-If there are fewer rows than the declared $n$, say $n' = n/f$, the target's Gaussian $\mu$ is multiplied by $f$. The
-noise that a calibration adds to a mean of $n'$ records, in proportion to $1/(\mu n')$, is then what it adds to a mean
-of $n$ under the target itself. For full batches of Gaussian noise that is exact. It is a rule of thumb for sampled
-batches, whose amplification depends on $\mu$, and for selections. Only the sampling error of the rows differs: it is
-larger by $\sqrt f$ for every algorithm alike.
+If there are fewer rows than the declared $n$, say $n' = n/f$, the target's Gaussian $\mu$ is multiplied by $f$. A
+calibration adds noise in proportion to $1/(\mu n')$ to a mean of $n'$ records. So the noise is the same as on a mean of
+$n$ records under the target itself. For full batches with Gaussian noise this is exact. For sampled batches, whose
+amplification depends on $\mu$, and for selections it is a rule of thumb. Only the sampling error of the rows differs:
+it is larger by $\sqrt f$ for every algorithm.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarg
 
 #: The most rows times parameters, and the fewest rows.
 NUMBERS, FEWEST_RECORDS = 400_000, 1_000
-#: With more parameters, the rows would show nothing but their sampling error.
+#: The most parameters of a simulation. With more of them, the results would show only sampling error.
 MOST_PARAMETERS = 10_000
 
 
 def simulated_records(dataset_size: int, dimension: int) -> int:
-    """Return how many rows are simulated: all, or as many as are quickly trained on.
+    """Return how many rows are simulated: all of them, or as many as allow quick training.
 
     >>> simulated_records(50_000, 20), simulated_records(500, 20), simulated_records(50_000, 1_000)
     (20000, 500, 1000)
@@ -32,11 +32,11 @@ def simulated_records(dataset_size: int, dimension: int) -> int:
 
 
 def target_for_fewer(target: Target, factor: float) -> Target:
-    """Return the target whose Gaussian mu is this many times as large; the target itself for a factor of 1.
+    """Return the target with the Gaussian mu multiplied by the factor; a factor of 1 gives the target itself.
 
     Raises:
-        Unsupported: If the target is of another kind than a run's.
-        InvalidValue: If the target would be beyond what it may be.
+        Unsupported: If a run cannot have a target of this kind.
+        InvalidValue: If the new target would be out of range.
 
     >>> target_for_fewer(ZcdpTarget(0.5), 2.0), target_for_fewer(GaussianDpTarget(0.5), 2.0)
     (ZcdpTarget(rho=2.0), GaussianDpTarget(mu=1.0))

@@ -1,7 +1,8 @@
-"""Synthetic rows for a perceptron, whose labels another perceptron of the same shape draws.
+"""This module draws synthetic rows for a perceptron. Another perceptron of the same shape, the teacher, draws their
+labels.
 
-Features are uniform in [-1, 1]. Labels have the probabilities of the teacher, so that no function of the features has
-less risk than these probabilities. Declared bounds of gradients play no part: a perceptron's have none.
+Features are uniform in [-1, 1]. Labels have the teacher's probabilities, so no function of the features has less risk
+than these probabilities. Declared bounds on gradients are not used: the gradients of a perceptron have no bound.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from accounting.errors import InvalidValue
 from trainer.models import MultilayerPerceptron, Parameters
 from trainer.simulation.populations import FloatArray, LabelledRows, drawn_labels
 
-#: Standard deviation of a teacher's logits, and the rows that it is measured on.
+#: The standard deviation of a teacher's logits, and the number of rows on which it is measured.
 _LOGIT, _MEASURED_ON = 2.0, 1000
 
 
 @dataclass(frozen=True)
 class TaughtRows:
-    """Rows for a perceptron, labelled by another one of its shape.
+    """Rows for a perceptron, labelled by another perceptron of the same shape.
 
     Attributes:
         model: The trained model.
@@ -37,17 +38,17 @@ class TaughtRows:
     unit: ClassVar[str] = LabelledRows.unit
 
     def draw(self, records: int, random: np.random.Generator) -> tuple[FloatArray, npt.NDArray[np.generic]]:
-        """Draw features (records, p) in [-1, 1], and classes (records,)."""
+        """Draw features of shape (records, p) in [-1, 1], and classes of shape (records,)."""
         rows = 2.0 * random.random((records, self.model.num_features)) - 1.0
         return rows, drawn_labels(self.model.loss, self.model.decision_function(self.teacher, rows), random)
 
     def excess(self, parameters: Parameters, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
-        """Return the mean loss of fresh rows, less that of the teacher."""
+        """Return the mean loss of fresh rows, less the teacher's mean loss."""
         logits = self.model.decision_function(parameters, features)
         return self._mean_loss(logits, labels) - self._of_teacher(features, labels)
 
     def before_training(self, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
-        """Return the excess of equal probabilities; where training starts is drawn for each run."""
+        """Return the excess of equal probabilities, since the starting point is drawn anew for each run."""
         logits = np.zeros((len(features), self.model.num_classes))
         return self._mean_loss(logits, labels) - self._of_teacher(features, labels)
 
@@ -73,8 +74,8 @@ def taught_rows(
         dimension: Number of parameters.
         classes, hidden, activation: The perceptron's classes, width and activation.
         radius: The teacher's parameters have no larger norm; None means no bound.
-        norm_order: p of that norm.
-        random: Draws the teacher.
+        norm_order: The order p of that norm.
+        random: The generator that draws the teacher.
 
     Raises:
         InvalidValue: If no number of features has this many parameters, or if the width or the activation does not

@@ -141,8 +141,8 @@ def test_a_prefix_is_the_sum_of_as_many_nodes_as_it_has_digits_and_a_change_in_f
     [
         (replace(plan_of(SUMS, 8), domain=L2Ball(1.0)), "l_p ball"),
         (replace(plan_of(SUMS, 8), domain=LpBall(1.6, 1.0)), "l_p ball"),
-        (plan_of(SUMS, 7), "each record read once"),
-        (plan_of(TREES, 13), "each record read once"),
+        (plan_of(SUMS, 7), "each record is read once"),
+        (plan_of(TREES, 13), "each record is read once"),
         (plan_of(replace(SUMS, estimator="momentum"), 8), "no estimates of momentum"),
         (plan_of(SUMS, 8, "noisy_sfw_nonconvex_lp"), "no estimates of sums"),
         (plan_of(TREES, 14, "noisy_sfw_nonconvex_lp"), "gradient_estimates"),

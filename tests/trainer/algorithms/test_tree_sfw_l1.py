@@ -452,6 +452,6 @@ def test_plans_that_it_cannot_keep_are_refused_before_the_first_step(
 def test_a_model_of_several_layers_is_refused() -> None:
     plan = plan_of(Trees(2, 8), Problem(1.0, 1.0, 2.0))
     features, labels = data(plan.dataset_size, 3)
-    with pytest.raises(Unsupported, match="linear models alone") as refused:
+    with pytest.raises(Unsupported, match="only for linear models") as refused:
         run(plan, MultilayerPerceptron(3, 2, (4,)), features, labels, seed=1)
     assert refused.value.code == "unsupported_model"
