@@ -168,7 +168,7 @@ def compare(
 
 
 def _follows(mark: Head, head: Head, entries: Iterable[tuple[object, object]]) -> bool:
-    """Return whether the entries that follow the mark lead to the head."""
+    """Return whether the entries, beginning with the mark's own, lead to the head."""
     sequence, hashed = mark.sequence - 1, mark.hash
     for stored_hash, canonical in entries:
         sequence += 1

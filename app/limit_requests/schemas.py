@@ -13,7 +13,7 @@ from app.tables.states import LimitRequestStatus
 
 
 class AskRequest(Schema):
-    """The limit that is wanted. The kind of the filter stays, and its orders or its rate of failures."""
+    """The wanted limit. The kind of the filter stays the same, and so do its orders or its rate of failures."""
 
     filter: FilterSchema
     reason: Reason = Field(

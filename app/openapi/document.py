@@ -110,7 +110,8 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _describe_idempotency_key(operation: dict[str, Any]) -> None:
-    """The endpoints take any header or none, and say themselves what is wrong with it: no type of theirs tells."""
+    """Describe the header Idempotency-Key. The types of endpoints do not show it, since endpoints check the header
+    themselves."""
     parameters = operation.get("parameters", ())
     for parameter in parameters:
         if parameter["name"] == "Idempotency-Key":
