@@ -1,4 +1,4 @@
-"""Everything about a sweep that needs no transaction: its cells calibrated, its charge found."""
+"""The work on a sweep that needs no transaction: calibrating its cells and finding its charge."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ class Prepared:
     """A sweep that is calibrated, checked and priced, but neither charged nor queued.
 
     Attributes:
-        grid: The request.
-        columns: The columns of each cell's runs: what a row says of its request and its plan.
-        events: What is charged.
-        sweep: The row, as far as it follows from the request.
-        price: In its budget, where it has one; in an approximate_dp budget at the largest delta of the cells'.
+        grid: The parsed request.
+        columns: The columns of the rows of each cell's runs that hold its request and its plan.
+        events: The events that are charged.
+        sweep: The columns of the sweep's row that follow from the request.
+        price: The price in the sweep's budget, if it has one. An approximate_dp budget prices it at the largest delta
+            of the cells.
     """
 
     grid: Grid
@@ -111,7 +112,7 @@ def prepare(context: Context, request: RunSweepRequest, principal: Principal = S
 
 
 def _check_terms(grid: Grid) -> RandomTrials | None:
-    """The law of the number of trials; None if all runs are released."""
+    """Check the terms, and return the law of the number of trials; None if all runs are released."""
     terms = grid.terms
     if terms.select == "all":
         for name in ("trials", "score", "release_after_s"):
@@ -278,7 +279,7 @@ def _charge_of_best(
 
 
 def _filter_of(context: Context, budget_id: str | None) -> tuple[str | None, tuple[float, ...] | None]:
-    """Return the kind of the budget's filter, and the orders of the moments that it prices a selection by, if any."""
+    """Return the kind of the budget's filter, and the orders of the moments by which it prices a selection, if any."""
     if budget_id is None:
         return None, None
     with context.database.read() as session:

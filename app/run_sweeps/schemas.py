@@ -110,7 +110,7 @@ class RunSweepRequest(RootModel[dict[str, Any]]):
 
 
 class CellBody(Schema):
-    """A cell of the grid. Of a sweep for the best nothing is told of single cells."""
+    """A cell of the grid. A sweep for the best tells nothing about single cells."""
 
     values: list[float | int | str] = Field(description="The values of the swept fields, in the order of the fields.")
     plan_hash: str

@@ -41,7 +41,7 @@ class LimitRequestStatus(StrEnum):
 
 
 class Change(StrEnum):
-    """The owner says in one of these words how a version differs from the one before. It is public, and not checked."""
+    """The owner's word for how a version differs from the one before. It is public, and not checked."""
 
     APPENDED = "appended"
     """Rows came."""

@@ -71,7 +71,7 @@ def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[Web
 
 @router.get("/webhooks/{webhook_id}", operation_id="get_webhook", summary="Show a webhook")
 def get_webhook(context: CurrentContext, _: Owner, webhook_id: str) -> WebhookBody:
-    """One webhook, with its events and the number of messages that wait."""
+    """Returns one webhook, with its events and the number of messages that wait."""
     with context.database.read() as session:
         row = repository.get(session, webhook_id)
         return WebhookBody.of(row, repository.waiting(session, [row.id]).get(row.id, 0))
@@ -103,7 +103,7 @@ def disable_webhook(
     webhook_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """No message is written or sent any more; those that wait are kept."""
+    """From now on, no message is written or sent. Messages that wait are kept."""
     return _set_state(context, principal, key, "disable_webhook", webhook_id, WebhookState.DISABLED)
 
 
