@@ -58,8 +58,8 @@ def _in_words(report: PrivacyReport) -> list[str]:
     words = [f"{promise} That holds whatever they know already, and whatever they do with the model."]
     if share is not None:
         words.append(
-            f"Say that somebody knows all of the data but whether {protected} took part, and that both are equally "
-            "likely to them. After they have seen the model their best guess is right in at most "
+            f"Suppose that somebody knows all of the data except whether {protected} took part, and considers both "
+            "equally likely. After seeing the model, their best guess is right in at most "
             f"{in_per_cent(share)} of cases; before, in 50 %."
         )
     return words
