@@ -344,7 +344,7 @@ def _reasons(item: Advice) -> list[ReasonBody]:
 
 
 def _calibration(item: Advice, request: AdviseRequest) -> dict[str, Any]:
-    """The body with which `/v1/calibrate` solves for the same plan."""
+    """Return the body with which `/v1/calibrate` solves for the same plan."""
     spec = item.spec
     assert spec is not None
     body: dict[str, Any] = {

@@ -49,7 +49,7 @@ class KeyRequest(Schema):
     concurrent_requests: Number | None = Field(None, description=_OWN_NUMBER)
 
     def terms(self, now: datetime) -> Terms:
-        """What is asked.
+        """Return the requested terms.
 
         Raises:
             Problem: 422 if the end is given twice, or is in the past.

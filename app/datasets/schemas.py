@@ -164,7 +164,7 @@ class VersionMetadata(Schema):
     )
 
     def sizes_after(self, before: Version) -> tuple[int, int]:
-        """The declared size and the capacity of a version that follows another one."""
+        """Return the declared size and the capacity of a version that follows another one."""
         if self.capacity is not None:
             return self.declared_size or before.declared_size, self.capacity
         if self.declared_size is not None:

@@ -152,7 +152,7 @@ def list_page(context: Context, cursor: str | None, limit: int, principal: Princ
 
 
 def list_versions(session: Session, dataset_id: str, cursor: str | None, limit: int) -> Page[VersionBody]:
-    """The versions of a data set, oldest first: what was declared of each.
+    """Return the versions of a data set, oldest first: what was declared of each.
 
     Raises:
         Problem: 404 if there is no such data set, or it is deleted.
@@ -192,7 +192,7 @@ def _warnings(context: Context, dataset: Dataset, newest: Version, principal: Pr
 
 
 def list_shared_contents(session: Session, cursor: str | None, limit: int, principal: Principal) -> Page[SharedContent]:
-    """Rows that are private under more than one root budget.
+    """Return rows that are private under more than one root budget.
 
     Raises:
         Problem: 403 for a key of some budgets, which may not learn which rows are the same.

@@ -105,7 +105,7 @@ class Denial:
 
     @property
     def status(self) -> int:
-        """HTTP status code."""
+        """Return HTTP status code."""
         return _STATUS.get(self.code, 409)
 
     @property

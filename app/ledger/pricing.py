@@ -154,7 +154,7 @@ def _price(
 
 
 def largest_count_that_fits(path: Path, events: tuple[Event, ...], charge_delta: float | None) -> int:
-    """The largest number of first steps of the list that every budget of the path would have admitted."""
+    """Return the largest number of first steps of the list that every budget of the path would have admitted."""
     return min(_largest_count(level, events, charge_delta) for level in path)
 
 

@@ -111,7 +111,7 @@ def list_reservations(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """The open and resolved reservations of the budget."""
+    """Lists the open and the resolved reservations of the budget."""
     after, now = decode_cursor(cursor, int), context.clock()
     with context.database.read() as session:
         get_budget(session, budget_id)
@@ -136,7 +136,7 @@ def list_reservations(
     response_model=ReservationBody,
 )
 def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> JSONResponse:
-    """One reservation: its state, what it holds or has spent, and what its budget still admits."""
+    """Returns one reservation: its state, what it holds or has spent, and what its budget still admits."""
     with context.database.read() as session:
         row = service.get_reservation(session, reservation_id)
         (body,) = service.bodies(session, [row], context.clock())

@@ -40,7 +40,7 @@ _EVALUATED = (
 
 
 def card_of(report: PrivacyReport) -> Card:
-    """The card of a report."""
+    """Return the card of a report."""
     appendix = (
         _guarantee(report),
         _mechanism(report),

@@ -127,7 +127,7 @@ def _chosen(facts: CardFacts) -> str:
 
 
 def registry(facts: CardFacts) -> list[RegistryField]:
-    """The fields of an entry of the registry, in its order."""
+    """Return the fields of an entry of the registry, in its order."""
     parameters, said = _parameters(facts), _said(facts)
     values: dict[str, str | float | None] = {
         "basic.name": None,

@@ -165,7 +165,7 @@ def schedule(context: Context, claimed: Run, stored: dict[str, Any], release_at:
 
 
 def read_plan(run: Run) -> Plan:
-    """The run's plan.
+    """Return the run's plan.
 
     Raises:
         RefusedError: its bytes do not have the hash that was charged, or are not a plan.

@@ -95,7 +95,7 @@ _ACHIEVED: TypeAdapter[AnyAchievedBody] = TypeAdapter(AnyAchievedBody)
 
 
 def stored_plan(run: Run) -> Plan:
-    """The run's plan.
+    """Return the run's plan.
 
     Raises:
         Problem: 500 ``stored_plan_altered`` if its bytes no longer have their hash.
@@ -114,12 +114,12 @@ def _plan_if_intact(run: Run) -> Plan | None:
 
 
 def sweep_of(session: Session, run: Run) -> RunSweep | None:
-    """The sweep whose charge the run is part of."""
+    """Return the sweep whose charge the run is part of."""
     return None if run.sweep_id is None else session.get_one(RunSweep, run.sweep_id)
 
 
 def reservation_id_of(session: Session, run: Run) -> str | None:
-    """The reservation that holds what the run costs: its own, or its sweep's."""
+    """Return the reservation that holds what the run costs: its own, or its sweep's."""
     sweep = sweep_of(session, run)
     return run.reservation_id if sweep is None else sweep.reservation_id
 

@@ -119,14 +119,14 @@ class Cluster:
         return self._fault is None
 
     def carry_out(self, work: Slice, job: Job, attend: Callable[[], None]) -> Outcome:
-        """Have one slice carried out, if all machines are fit; a machine that joined after the claim may not be.
+        """Carry out one slice, if all machines are fit. A machine that joined after the claim may not be.
 
         Args:
             attend: Called repeatedly meanwhile. If it raises, the slice is given up: it ends by itself, and its answer
                 is dropped.
 
         Raises:
-            ClusterAway, MachineLost: as their docstrings say.
+            ClusterAway, MachineLost: see their docstrings.
             MachinesLost: the slice has killed as many machines as the scheduler allows.
         """
         if not self.is_ready():
