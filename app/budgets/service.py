@@ -57,7 +57,7 @@ def check_place(session: Session, principal: Principal, parent_id: str | None) -
     if principal.budgets is None:
         return
     if parent_id is None:
-        raise reach.beyond("a budget that it opens needs a parent_id among them")
+        raise reach.beyond("a budget that it opens needs one of them as parent_id")
     if not reach.is_reached(session, principal, "budget_id", parent_id):
         raise _unknown_parent(parent_id)
 

@@ -38,8 +38,9 @@ _COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 #: The warning for a data set from before such files were refused.
 TOO_FULL = DatasetWarning(
     code="dataset_too_full",
-    detail="The data set has more rows than its capacity, so its runs fail, without a charge: none could hide how many "
-    "rows there are. Upload the file again under the same root budget with a larger capacity, and delete this one.",
+    detail="The data set has more rows than its capacity. Its runs fail without a charge, because they could not hide "
+    "the number of rows. Upload the file again under the same root budget with a larger capacity, and delete this "
+    "one.",
 )
 
 

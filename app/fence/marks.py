@@ -66,7 +66,7 @@ class Reason(StrEnum):
     OTHER_LEDGER = "other_ledger"
     """The fence belongs to another ledger."""
     OTHER_SCHEMA = "other_schema"
-    """Another version of the service has migrated the database; what is missing is not looked at."""
+    """Another version of the service has migrated the database, so it was not checked for missing entries."""
 
 
 @dataclass(frozen=True)

@@ -253,7 +253,7 @@ class PriceVerification:
             for (amounts, most, may_lack_delta), first in met.items():
                 price = self._known[key]
                 if isinstance(price, Unpayable) and price.lacks_delta and may_lack_delta:
-                    price = f"{price.reason}; earlier versions priced corrections at a delta that they did not enter"
+                    price = f"{price.reason}; earlier versions priced corrections at a delta that is in no entry"
                 self._judge(amounts, most, first, price)
         if self._events > self._most_events or len(self._known) > self._most_held:
             # Found again where they are met again.

@@ -51,7 +51,7 @@ class Checks(Schema):
     database: State = Field(description="`ok`: It answers. `failing`: It does not.")
     db_schema: State = Field(
         alias="schema",
-        description="`ok`: It is the one that this version was written for. `failing`: It is another one.",
+        description="`ok`: It fits this version. `failing`: It belongs to another version.",
     )
     fence: State = Field(
         description="`ok`: The database has everything that was acknowledged. `failing`: It has not, or nobody can "
@@ -115,7 +115,7 @@ async def health_live() -> Health:
     "/ready",
     summary="Check whether requests should be sent here",
     response_model=Readiness,
-    responses={503: {"description": "A part is not as it should be; the member `checks` names it."}},
+    responses={503: {"description": "A part is not as it should be. The member `checks` names it."}},
 )
 def health_ready(context: CurrentContext, request: Request) -> Readiness:
     """Returns the state of the database, the schema, the data folder and the workers, by name."""

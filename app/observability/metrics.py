@@ -33,7 +33,7 @@ class VerificationResult(StrEnum):
     INVALID = "invalid"
     """The ledger is not what it wrote, or does not begin with a checkpoint that its own key has signed."""
     OTHER_CHECKPOINT = "other_checkpoint"
-    """It does not begin with a checkpoint that was given with it, which whoever asked may have made up."""
+    """It does not begin with the checkpoint in the request, which may have been made up."""
 
 
 def method_of(text: str) -> str:

@@ -56,7 +56,7 @@ TAGS = [
         "name": "Runs",
         "description": "Private trainings, executed as their plan says and charged before they begin; sweeps of them.",
     },
-    {"name": "Audits", "description": "Attacks with canaries on a plan, kept beside what is claimed of it."},
+    {"name": "Audits", "description": "Attacks with canaries on a plan, kept beside its claim."},
     {"name": "Keys", "description": "Who is let in: scopes, budgets within reach, limits, rotation."},
     {"name": "Health", "description": "For supervisors and monitoring."},
 ]
@@ -64,7 +64,7 @@ TAGS = [
 _SECURITY_SCHEME = {
     "type": "http",
     "scheme": "bearer",
-    "description": "A key, `epsilond_...`, as it is, without the word Bearer. `epsilond keys create` makes the first "
+    "description": "A key, `epsilond_...`, unchanged, without the word Bearer. `epsilond keys create` makes the first "
     "one, `POST /v1/keys` more. A server without keys answers its own machine: calculations need nothing there, all "
     "else its token, `epsilond_local_...`, from the file `local-token` in its data folder.",
 }

@@ -100,10 +100,10 @@ def _read_terms(own: Mapping[str, Any]) -> SweepTerms:
 
 def _check_fields(run: Mapping[str, Any]) -> None:
     if run.get("dataset") is not None:
-        detail = "the runs of a sweep train on a data set that is registered: make one with POST /v1/datasets"
+        detail = "the runs of a sweep train on a registered data set: make one with POST /v1/datasets"
         raise unprocessable("unsupported", detail, "dataset")
     if run.get("expected_plan_hash") is not None:
-        detail = "a sweep has a plan for each cell, and one hash of all of them: give expected_sweep_hash"
+        detail = "a sweep has one hash for the plans of all cells: give expected_sweep_hash"
         raise unprocessable("unsupported", detail, "expected_plan_hash")
     if run.get("dataset_id") is None:
         raise unprocessable("missing", "a sweep needs a dataset_id: what its runs train on", "dataset_id")
@@ -127,7 +127,7 @@ def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
     for each in swept:
         for place, value in enumerate(each.values):
             if value in each.values[:place]:
-                detail = "each value stands once in its list: a second run of the same cell would be charged too"
+                detail = "each value may occur once in its list: a second run of the same cell would be charged, too"
                 raise invalid("invalid_value", detail, *each.path, str(place))
     size = math.prod(len(each.values) for each in swept)
     if size > MAX_CELLS:

@@ -36,8 +36,8 @@ _ACHIEVED: TypeAdapter[AnyAchievedBody] = TypeAdapter(AnyAchievedBody)
 _GUARANTEE: TypeAdapter[AchievedBody | AchievedPureBody] = TypeAdapter(AchievedBody | AchievedPureBody)
 _SCORE: TypeAdapter[ScoreChoice] = TypeAdapter(ScoreChoice)
 
-NONE_DRAWN = "No trial was drawn, as happens with this law, so that there is no model. The charge is the same."
-NONE_SUCCEEDED = "No trial succeeded, so that there is no model. The charge stands where a trial was started."
+NONE_DRAWN = "No trial was drawn, as can happen with this law, so there is no model. The charge is the same."
+NONE_SUCCEEDED = "No trial succeeded, so there is no model. The charge stands if a trial was started."
 
 _NOTES: dict[str, str] = {SweepState.SUCCEEDED: NONE_DRAWN, SweepState.FAILED: NONE_SUCCEEDED}
 

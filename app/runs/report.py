@@ -72,7 +72,7 @@ GROUP_NEIGHBOURS = {
     "records in their places",
 }
 
-PLAN_ALTERED = "The run's stored plan does not have its hash any more: the database was changed by other hands."
+PLAN_ALTERED = "The run's stored plan does not have its hash any more: somebody else has changed the database."
 
 #: Audits of the run that a report names.
 MOST_AUDITS = 20

@@ -55,7 +55,7 @@ def sweep(context: Context, request: SweepRequest, principal: Principal) -> Swee
     """
     swept = find_swept(request.root)
     if request.root.get("certificate"):
-        detail = "certificates are of one calibration: send this value's request to /v1/calibrate, or leave it out"
+        detail = "a certificate is about one calibration: send this value's request to /v1/calibrate, or leave it out"
         raise unprocessable("unsupported", detail, "certificate")
     reader = BudgetReader(context, principal)
     questions: list[Question | Problem] = []

@@ -273,8 +273,8 @@ class HeldReservation:
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise EpsilondError(
-                "this process is a fork of the one that holds the reservation, which would not hear of its steps: take "
-                "them there, or hold a reservation in each process"
+                "this process is a fork of the one that holds the reservation, which would not learn about steps here: "
+                "take them there, or hold a reservation in each process"
             )
 
     def _ask_for_start(self) -> None:

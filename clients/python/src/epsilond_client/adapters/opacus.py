@@ -107,7 +107,7 @@ def noise_multiplier(client: Client, budget: BudgetId, *, data_loader: Any, epoc
     try:
         batches = len(data_loader)
     except TypeError:
-        raise ValueError("this data_loader has no length, from which Opacus takes its sample rate") from None
+        raise ValueError("this data_loader has no length, which Opacus needs for its sample rate") from None
     if epochs < 1 or batches < 1:
         raise ValueError(f"there is no step in {epochs} epochs of {batches} batches")
     paid_by = client.budgets.get(budget)
