@@ -1,4 +1,4 @@
-"""A client's connection: every wait for the client ends, and what is not a request gets an answer.
+"""A client's connection. Every wait for the client ends, and input that is no request gets an answer.
 
 The server underneath waits as long as a client likes for the first byte of a request, for the rest of it, and for
 somebody to read an answer. A client that has vanished without a word looks the same as one that is slow.
@@ -49,7 +49,8 @@ PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 60, 10, 3
 
 
 def allow_many_files() -> None:
-    """Raise this process's limit of open files, each connection being one: it is 1024 on many systems."""
+    """Raise this process's limit of open files, since each connection is one. On many systems, the limit is only
+    1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -63,7 +64,8 @@ def most_connections() -> int:
 
 
 def notice_who_vanishes(listening: socket.socket) -> None:
-    """Have the system ask on silent connections whether the client is still there; they inherit it."""
+    """Make the system check on silent connections whether the client is still there. New connections inherit this
+    setting."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
         ("TCP_KEEPIDLE", PROBE_AFTER_S),
@@ -84,7 +86,7 @@ class Owes(Enum):
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, of which `end_overdue` looks about once a second whether its client owes something."""
+    """uvicorn's connection. `end_overdue` checks about once a second whether the client owes something."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -107,7 +109,7 @@ class Connection(H11Protocol):
             super().data_received(data)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP; called where its error is handled."""
+        """Refuse input that is not HTTP. This is called while its error is handled."""
         if self._messages.fault == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             detail = f"The lines before the body are longer than {HEAD_BYTES} bytes."
             self._refuse(Problem(431, "head_too_large", detail))
@@ -116,7 +118,7 @@ class Connection(H11Protocol):
             self._refuse(Problem(400, "malformed_request", detail))
 
     def end_if_overdue(self, now: float) -> None:
-        """Hang up on a client whose time is over; if it owes a request, answer first."""
+        """Close the connection to a client whose time is over. If the client owes a request, answer first."""
         owes, since = self._looked_at(now)
         received = self._received - self._received_before
         patience = {
@@ -129,7 +131,7 @@ class Connection(H11Protocol):
             self._hang_up(owes)
 
     def _looked_at(self, now: float) -> tuple[Owes, float]:
-        """Return what the server waits for from the client, and since when without a pause."""
+        """Return what the server is waiting for from the client, and since when."""
         owes = self._owes()
         # While an answer is sent, each byte taken restarts the time; for requests, a new request does.
         stage = self.transport.get_write_buffer_size() if owes is Owes.READING else id(self.cycle)
@@ -156,7 +158,7 @@ class Connection(H11Protocol):
             self._refuse(Problem(408, "request_timeout", detail))
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer instead of the application, and hang up."""
+        """Answer instead of the application, and close the connection."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.abort()
             return
@@ -185,10 +187,10 @@ class Connection(H11Protocol):
 
 
 class _Messages(h11.Connection):
-    """Requests as HTTP/1.1 has them; what two servers could read in two ways is none (RFC 9112, section 6.3).
+    """Requests of HTTP/1.1. Input that two servers could read differently is refused (RFC 9112, section 6.3).
 
     Attributes:
-        fault: The status that fits what was wrong.
+        fault: The HTTP status of the fault.
     """
 
     fault: int = HTTPStatus.BAD_REQUEST
@@ -211,7 +213,7 @@ def _check_length(request: h11.Request) -> None:
 
 
 def end_overdue(connections: Iterable[object], now: float | None = None) -> None:
-    """Hang up on every client that has had its time."""
+    """Close the connection to every client whose time is over."""
     now = time.monotonic() if now is None else now
     for connection in list(connections):
         if isinstance(connection, Connection):

@@ -1,4 +1,5 @@
-"""The objects that a request handler or a worker needs from its process: made once, passed down, never global."""
+"""The objects that a request handler or a worker needs from its process. They are made once and passed down, never
+global."""
 
 from __future__ import annotations
 
@@ -28,22 +29,23 @@ def utc_now() -> datetime:
 
 
 def default_gate() -> FairGate:
-    """Numerics take a core each: more at once than there are cores would only make all of them slower."""
+    """Return a gate with a place for each core. More computations at once would only make all of them slower."""
     return FairGate(os.cpu_count() or 1, MOST_WAITING, seconds=30.0)
 
 
 def verification_gate() -> FairGate:
-    """One verification at a time, with a place of its own, so that an auditor who asks for many delays nobody else."""
+    """Return a gate for one verification at a time. Its place is separate, so that many verifications delay no other
+    work."""
     return FairGate(1, most_waiting=4, seconds=30.0)
 
 
 def default_pool() -> ProcessPool:
-    """A pool of at most two processes, with memory that a small machine has."""
+    """Return a pool of at most two processes, with a memory limit that suits a small machine."""
     return ProcessPool(size=min(2, os.cpu_count() or 1), seconds=20.0, memory_bytes=2 * 2**30)
 
 
 def audit_pool() -> ProcessPool:
-    """A pool for one attack at a time, which may take as long as somebody waits for an answer."""
+    """Return a pool for one attack at a time. An attack may take as long as clients wait for an answer."""
     return ProcessPool(size=1, seconds=120.0, memory_bytes=4 * 2**30)
 
 
@@ -74,17 +76,17 @@ class Context:
 
     @property
     def threads_of_numerics(self) -> int:
-        """Return how many threads may be at numerics, or wait for them, at most."""
+        """Return the largest number of threads that may compute or wait to compute."""
         gates = (self.numerics, self.verifications, self.processes.gate, self.audit_processes.gate)
         return sum(gate.places + gate.most_waiting for gate in gates)
 
     @cached_property
     def secrets(self) -> SecretMaterial:
-        """The secrets that this process can read."""
+        """Return the secrets that this process can read."""
         return SecretMaterial(self.settings)
 
     def keyed_hash(self, label: str, data: bytes, version: int = 1) -> str:
-        """HMAC-SHA256, hexadecimal, under the secret that ``label`` belongs to (`app.secrets.material`)."""
+        """Return the hexadecimal HMAC-SHA256 under the secret that ``label`` belongs to (`app.secrets.material`)."""
         return self.secrets.keyed_hash(label, data, version)
 
 

@@ -31,12 +31,12 @@ Evaluate = Callable[..., list[Answer]]
 
 @dataclass
 class Evaluation:
-    """The engine, asked on behalf of one request.
+    """The engine, called for one request.
 
     Attributes:
-        seconds: After so long nothing more is begun, and what is under way is given up.
-        group_size: For how many records at a time.
-        effort: Operations that each number may take.
+        seconds: The time limit. After it, no computation begins, and a running one is given up.
+        group_size: The number of records in a group.
+        effort: The number of operations that each value may take.
     """
 
     context: Context
@@ -50,11 +50,11 @@ class Evaluation:
         self._deadline = time.monotonic() + self.seconds
 
     def epsilons(self, deltas: Sequence[float], *pointer: str | int) -> list[Answer]:
-        """Epsilon at each delta.
+        """Return epsilon at each delta.
 
         Args:
-            deltas: What is asked.
-            pointer: The field of the request that asks for so many.
+            deltas: The deltas.
+            pointer: The field of the request that asks for so many values.
 
         Raises:
             Problem: 422 when the engine refuses the events, or they take too long.
@@ -62,7 +62,7 @@ class Evaluation:
         return self._answers(_group_epsilons if self.group_size > 1 else epsilons_for_deltas, deltas, pointer)
 
     def deltas(self, epsilons: Sequence[float], *pointer: str | int) -> list[Answer]:
-        """Delta at each epsilon; otherwise as `epsilons`."""
+        """Return delta at each epsilon; otherwise like `epsilons`."""
         return self._answers(_group_deltas if self.group_size > 1 else deltas_for_epsilons, epsilons, pointer)
 
     def warnings(self, field: str, value: float) -> tuple[str, ...]:
@@ -73,13 +73,14 @@ class Evaluation:
         return self._in_bounds((field,), schedule_warnings, self.events, self.relation, **{field: value})
 
     def shuffling(self, delta: float, *pointer: str | int) -> Shuffling | None:
-        """Return a lower bound on shuffled epochs' cost at ``delta``, and other batches' cost; None without epochs."""
+        """Return a lower bound on the cost of shuffled epochs at ``delta``, and the cost with other batches; None
+        without epochs."""
         if not any(map(is_shuffled, self.events)):
             return None
         return self._in_bounds(pointer, about_shuffling, self.events, self.relation, delta)
 
     def true_positive_rates(self, rates: Sequence[float], *pointer: str | int) -> list[Answer]:
-        """The largest true positive rate at each false positive rate; otherwise as `epsilons`."""
+        """Return the largest true positive rate at each false positive rate; otherwise like `epsilons`."""
         return self._answers(_true_positive_rates, rates, pointer)
 
     def _answers(self, evaluate: Evaluate, values: Sequence[float], pointer: tuple[str | int, ...]) -> list[Answer]:
@@ -109,7 +110,7 @@ class Evaluation:
         return self._in_bounds(pointer, evaluate, self.events, self.relation, values, **size)
 
     def _has_closed_form(self, values: int) -> bool:
-        """Return whether this many values take no more than milliseconds, whatever the events' parameters are."""
+        """Return whether this many values take only milliseconds for all parameters of the events."""
         return (
             self.group_size == 1
             and len(self.events) * values <= MOST_IN_THREAD
@@ -121,7 +122,8 @@ class Evaluation:
     def _in_bounds(
         self, pointer: tuple[str | int, ...], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """The result of ``function``, from a process: a thread that is at it for minutes cannot be stopped."""
+        """Return the result of ``function``, computed in a process, since a thread that computes for minutes cannot be
+        stopped."""
         left = max(0.0, self._deadline - time.monotonic())
         remedy = "ask for fewer values at a time, or about fewer events"
         if self.group_size > 1:

@@ -75,7 +75,7 @@ RESOURCES = (
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return the name of the endpoint's function: it is stable and readable, and a test sees that it is unique."""
+    """Return the name of the endpoint's function. It is stable and readable, and a test verifies that it is unique."""
     return route.name
 
 
@@ -86,7 +86,7 @@ for resource in RESOURCES:
 
 
 def create_app(context: Context) -> FastAPI:
-    """The service over ``context``; nothing is read from the environment and nothing is kept in globals."""
+    """Create the service over ``context``. It reads nothing from the environment and keeps nothing in globals."""
     progress = ProgressFeed(context)
     answers = AnswerCache(context.settings.cache_entries, context.settings.cache_bytes)
 

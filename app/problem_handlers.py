@@ -42,7 +42,7 @@ CLIENT_GONE = 499
 
 
 def add_problem_handlers(app: FastAPI) -> None:
-    """Answer problem+json from every source. What none of these catch, the request boundary answers as 500."""
+    """Answer problem+json to every kind of exception. The request boundary answers all others with 500."""
 
     @app.exception_handler(Problem)
     async def _problem(request: Request, error: Problem) -> Response:
@@ -100,7 +100,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 def _methods_of(request: Request) -> str:
-    """Return the methods that a request's path takes. The framework names those of the first route only."""
+    """Return the methods that a request's path allows. The framework itself names only those of the first route."""
     routes, scope = request.app.router.routes, request.scope
     taken = (
         method
@@ -111,6 +111,6 @@ def _methods_of(request: Request) -> str:
 
 
 def _type_of_body(request: Request) -> Any:
-    """Return the type that a request's body is read as; None if the call takes no body, or reads it by itself."""
+    """Return the type that a request's body is read as; None if the call takes no body or reads it without a type."""
     field = getattr(request.scope.get("route"), "body_field", None)
     return None if field is None else field.field_info.annotation

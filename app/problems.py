@@ -1,4 +1,4 @@
-"""Problems: the one shape of every error answer (RFC 9457), from whichever source the error comes."""
+"""Problems: the common form of all error answers (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class ProblemItem(BaseModel):
-    """One thing that is wrong, and where."""
+    """One fault, and its place."""
 
     pointer: str = Field(
         description="JSON pointer (RFC 6901) into the request body; outside the body, `/query/...` or `/header/...`."
@@ -45,8 +45,8 @@ class Problem(Exception):
     Attributes:
         status: HTTP status code.
         code: Stable machine-readable name.
-        detail: One or two sentences for a person: what was wrong and what would be right.
-        errors: The single faults, with pointers.
+        detail: One or two sentences for people: what is wrong, and what to do instead.
+        errors: The faults one by one, with pointers.
         members: Further members of the answer, such as ``cost`` and ``remaining`` of a denial.
         headers: Further response headers.
     """
@@ -70,13 +70,13 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
     def inside(self, *path: str | int) -> Problem:
-        """Return the same problem about a part of a request, with pointers that begin at ``path``."""
+        """Return the same problem for a request that has the faulty object at ``path``; pointers begin there."""
         prefix = json_pointer(path)
         errors = [item.model_copy(update={"pointer": f"{prefix}{item.pointer}"}) for item in self.errors]
         return Problem(self.status, self.code, self.detail, errors=errors, members=self.members, headers=self.headers)
 
     def body(self, request_id: str) -> dict[str, object]:
-        """The members of the problem document."""
+        """Return the members of the problem document."""
         return {
             "type": f"urn:epsilond:problem:{self.code}",
             "title": HTTPStatus(self.status).phrase,
@@ -93,18 +93,20 @@ class Problem(Exception):
 
 
 def unprocessable(code: str, detail: str, *pointer: str | int) -> Problem:
-    """422 with one fault at ``pointer`` in the request body."""
+    """Return a 422 with one fault at ``pointer`` in the request body."""
     return Problem(422, code, detail, errors=[ProblemItem(pointer=json_pointer(pointer), code=code, detail=detail)])
 
 
 def from_accounting(error: AccountingError, *prefix: str | int) -> Problem:
-    """The engine's refusal as an answer; ``prefix`` leads from the body to the object the engine was reading."""
+    """Turn the engine's refusal into an answer. ``prefix`` leads from the body to the object that the engine was
+    reading."""
     return unprocessable(error.code, error.detail, *prefix, *error.pointer)
 
 
 @contextmanager
 def refused_at(*prefix: str | int) -> Iterator[None]:
-    """Answer the engine's refusals in the block; ``prefix`` leads from the body to the object that is read there."""
+    """Turn the engine's refusals in the block into answers. ``prefix`` leads from the body to the object that is read
+    there."""
     try:
         yield
     except AccountingError as error:
@@ -112,30 +114,30 @@ def refused_at(*prefix: str | int) -> Iterator[None]:
 
 
 def database_unavailable() -> Problem:
-    """503 with nothing of the database's own words: they quote statements and their parameters."""
+    """Return a 503 without the database's own message, since it quotes statements and their parameters."""
     detail = "The database does not answer, or its schema is not the newest (`epsilond migrate`)."
     return Problem(503, "database_unavailable", detail, headers={"Retry-After": "5"})
 
 
 def disk_full() -> Problem:
-    """507: what the request would have written is not there, not even in part."""
+    """Return a 507. Nothing of what the request would have written is stored."""
     detail = "The disk has no room for what the request would write; nothing was written. Send it again later."
     return Problem(507, "disk_full", detail, headers={"Retry-After": "60"})
 
 
 def not_found(what: str, identifier: str, names: Iterable[str] = ()) -> Problem:
-    """404 for an id that names nothing. Ids are unguessable, so an id of another's is not told apart.
+    """Return a 404 for an id that names nothing. The answer is the same for other people's ids.
 
     Args:
-        what: What was asked for.
+        what: The kind of object that was requested.
         identifier: Its id, or its name.
-        names: Of things that everybody may know, to tell which of them was probably meant.
+        names: Public names, to suggest the one that was probably meant.
     """
     return Problem(404, "not_found", f"There is no {what} with the id {identifier!r}.{suggestion(identifier, names)}")
 
 
 def json_pointer(path: Pointer) -> str:
-    """RFC 6901 pointer.
+    """Return the JSON pointer (RFC 6901).
 
     >>> json_pointer(("events", 0, "a/b"))
     '/events/0/a~1b'

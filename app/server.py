@@ -1,4 +1,4 @@
-"""The server process: a listening socket, the application on it, and the words it starts with."""
+"""The server process: a listening socket, the application on it, and the message at its start."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ TICKS_PER_LOOK = 10
 
 
 class CannotListen(Exception):
-    """The address is not to be had; the message says why in one line."""
+    """The server cannot listen on the address. The message says why in one line."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one.
+    """Return a listening socket; port 0 chooses a free port.
 
     Raises:
         CannotListen: The port is taken, the address is not this machine's, or the host has no address.
@@ -60,12 +60,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def banner(context: Context, listening: socket.socket, code: str | None) -> str:
-    """Return what the operator reads first: where, on which database, and who is let in.
+    """Return the first message to the operator: the address, the database, and who has access.
 
     Args:
         context: The process's context.
         listening: The server's socket.
-        code: Signs a browser in once; None on a server that has keys.
+        code: The code that signs a browser in once; None on a server that has keys.
     """
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -93,13 +93,13 @@ def banner(context: Context, listening: socket.socket, code: str | None) -> str:
 
 
 def _short(path: Path) -> Path:
-    """Return a path as it is typed in the current folder."""
+    """Return a path relative to the current folder, if it is below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 class _Server(uvicorn.Server):
-    """The server, with a stop that ends, and no more patience with clients than `app.connections` says."""
+    """The server. It stops within a limited time, and waits for clients only as long as `app.connections` says."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, context: Context) -> None:
         super().__init__(config)
@@ -113,7 +113,7 @@ class _Server(uvicorn.Server):
             threading.Thread(target=_warm_up, args=(self._context,), daemon=True).start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """`/health/ready` is 503 from now on. On the first SIGTERM requests are answered for `drain_s` still."""
+        """`/health/ready` is 503 from now on. After the first SIGTERM, requests are still answered for `drain_s`."""
         is_first = not getattr(self._state, "is_stopping", False)
         self._state.is_stopping = True
         if is_first and sig == signal.SIGTERM and self._drain_s:
@@ -136,7 +136,8 @@ class _Server(uvicorn.Server):
 
 
 def _warm_up(context: Context) -> None:
-    """Load what the first screen needs, in this process and in one of the numerics, by answering its question."""
+    """Load everything that the first page needs, in this process and in a process for numerics, by answering the page's
+    request once."""
     request = CalibrateRequest.model_validate(CALIBRATE_EXAMPLES["dp_sgd_poisson"]["value"])
     # What cannot be answered here is told to whoever asks for it.
     with suppress(Problem):
@@ -144,10 +145,10 @@ def _warm_up(context: Context) -> None:
 
 
 def end_within(seconds: float) -> threading.Timer:
-    """End the process with status 0 after so long, unless it has ended or the timer is cancelled.
+    """End the process with status 0 after this time, unless it has ended or the timer is cancelled.
 
     A thread that waits for a lock of the database, or computes, cannot be interrupted, and Python waits for it. Nothing
-    is lost with it: a transaction that was not committed is rolled back, and worker processes end with their parent.
+    is lost: an uncommitted transaction is rolled back, and worker processes end with their parent.
     """
     timer = threading.Timer(seconds, _end)
     timer.daemon = True

@@ -35,7 +35,8 @@ class ProblemAtHand(Schema):
 
     shape: Shape = Field(
         strict=False,
-        description="The best that is known: `strongly_convex`, `convex`, `polyak_lojasiewicz`, `weakly_convex` or "
+        description="The strongest known property: `strongly_convex`, `convex`, `polyak_lojasiewicz`, `weakly_convex` "
+        "or "
         "`nonconvex`; `mean` if the mean of the records is wanted.",
     )
     norm_order: float = Field(
@@ -244,8 +245,8 @@ ADVISE_EXAMPLES: dict[str, Example] = {
 }
 
 _WARNING = (
-    "Theorems promise what holds under their assumptions in the worst case; where bounds are loose, measured values "
-    "may rank differently. A rate has the constant 1 and is always listed below the bounds."
+    "Theorems promise what holds in the worst case under their assumptions. If bounds are loose, measured values may "
+    "rank differently. A rate has the constant 1 and is always listed below the bounds."
 )
 
 
@@ -344,7 +345,7 @@ def _reasons(item: Advice) -> list[ReasonBody]:
 
 
 def _calibration(item: Advice, request: AdviseRequest) -> dict[str, Any]:
-    """The body with which `/v1/calibrate` solves for the same plan."""
+    """Return the body with which `/v1/calibrate` solves for the same plan."""
     spec = item.spec
     assert spec is not None
     body: dict[str, Any] = {

@@ -74,14 +74,14 @@ class ConstantBody(Schema):
         description="LaTeX. B bounds an input, and r is the derivative of the loss with respect to the logits."
     )
     reason: str = Field(description="Why it holds.")
-    source: str = Field(description="Paper and place, if it is from a paper.")
+    source: str = Field(description="The paper and the place in it, if it is from a paper.")
 
 
 class NotDerivableBody(Schema):
     """A constant that no declared bound implies."""
 
     name: str
-    reason: str = Field(description="Why it cannot be derived, and what to do instead.")
+    reason: str = Field(description="Why the constant cannot be derived, and what to do instead.")
 
 
 class AssumptionsAnswer(Schema):

@@ -151,8 +151,8 @@ class CalibrateAnswer(Schema):
     theorem_note: str | None = Field(
         default=None,
         exclude_if=lambda note: note is None,
-        description="Which values of the plan the paper's theorem chooses, and which of `choices` differ. Absent if "
-        "nothing was left to choose.",
+        description="The values of the plan that the paper's theorem chooses, and those of `choices` that differ. "
+        "Absent if nothing was left to choose.",
     )
     alternatives: list[AlternativeBandsBody] = Field(
         default=[],

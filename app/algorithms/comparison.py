@@ -75,7 +75,7 @@ class TableBody(Schema):
 
 
 class ComparisonAnswer(Schema):
-    setting: SettingQuery = Field(description="The setting that was asked for, with defaults filled in.")
+    setting: SettingQuery = Field(description="The requested setting, with defaults filled in.")
     tables: list[TableBody]
     warnings: list[str]
 

@@ -211,7 +211,8 @@ def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str,
             exponent,
             PURE,
             r"\alpha",
-            f"That of the loss {loss.kind} as a function of its logits: 0 if its slope jumps, 1 if it is smooth.",
+            f"The exponent of the loss {loss.kind} as a function of its logits: 0 if its slope jumps, 1 if it is "
+            f"smooth.",
         ),
         Constant(
             "holder_constant",

@@ -32,7 +32,7 @@ def _kind(word: str) -> Any:
 
 
 def _body_of(phase: type[StructuredPhase]) -> type[Schema]:
-    """The fields of the phase, in their order, named after its kind."""
+    """Return the fields of the phase, in their order, named after its kind."""
     annotations = typing.get_type_hints(phase)
     described: dict[str, Any] = {"kind": _kind(phase.kind), "event": (EventSchema, ...)}
     described |= {

@@ -118,12 +118,12 @@ def plan_body(plan: Plan) -> PlanBody:
 
 
 def noise_body(plan: Plan) -> NoiseBody:
-    """The noise of the plan's first phase."""
+    """Return the noise of the plan's first phase."""
     return NoiseBody.model_validate(asdict(plan.phases[0].noise(plan.neighboring_relation)), strict=False)
 
 
 def batch_size_of(plan: Plan) -> int:
-    """The nominal number of records of the first phase's steps."""
+    """Return the nominal number of records of the first phase's steps."""
     return plan.phases[0].batch_size
 
 

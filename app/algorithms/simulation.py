@@ -27,25 +27,25 @@ MOST_SECONDS = 100.0
 SHARE_OF_TIME = 0.8
 
 LABEL = (
-    "A simulation, and no bound. Rows are synthetic: they follow from the declared numbers and the seed, and no data "
-    "set has a part in them. Other rows may give another order."
+    "A simulation is not a bound. Its rows are synthetic: they follow from the declared numbers and the seed, and from "
+    "no data set. Other rows may give another order."
 )
 _FEWER = (
     "It has {records} of {dataset_size} rows, and each mean has the noise that it would have with all of them: the "
     "target's mu is multiplied by {factor:.4g}. Only the sampling error is larger, and all algorithms share it."
 )
-_INTERCEPT = "Each row has a constant 1 beside its features, which counts in its length."
+_INTERCEPT = "Each row has a constant feature 1, which counts in its length."
 _PENALTY = (
-    "Runs have the {kind} penalty of strength {strength:g}, and what they attain is judged without it, by the loss of "
-    "new rows, as a model is evaluated: what the penalty takes from the fit is in every excess."
+    "Runs have the {kind} penalty of strength {strength:g}. Their results are judged by the loss on new rows without "
+    "the penalty, as a model is evaluated. So every excess contains what the penalty costs the fit."
 )
 _LESS_CONVEX = (
     "The simulated objective is {has} strongly convex, but the problem says {asked:g}: algorithms that use strong "
     "convexity attain less here. An l2 penalty of that strength adds it."
 )
 _TAUGHT = (
-    "Features lie in [-1, 1], and another perceptron of the same shape draws the labels. Bounds of gradients play no "
-    "part in the rows: a perceptron has none."
+    "Features lie in [-1, 1], and another perceptron of the same shape draws the labels. Bounds of gradients do not "
+    "affect the rows, since a perceptron has none."
 )
 
 #: Takes how many algorithms are through, and how many there are.
@@ -70,7 +70,7 @@ class SimulationRequest(Schema):
         | None
     ) = Field(
         None,
-        description="What is trained; if left out, the mean for the shape mean, otherwise a logistic regression. "
+        description="The model; if left out, the mean for the shape mean, otherwise a logistic regression. "
         "`logistic_regression`: A label of two classes. `softmax_regression`: A label of as many classes as `classes` "
         "says. `linear_regression`: Least squares. `huber_regression`: Squared error up to 1, absolute error beyond. "
         "`quantile_regression`: The median of the label. `q_norm_regression`: The error's power of 1.5. "
@@ -100,7 +100,7 @@ class SimulationRequest(Schema):
     repetitions: Integer = Field(
         3, ge=1, le=MAX_REPETITIONS, description="Runs of each algorithm; each has its own rows and noise."
     )
-    seed: Integer = Field(0, ge=0, le=2**31 - 1, description="It is public, and decides rows, batches and noise.")
+    seed: Integer = Field(0, ge=0, le=2**31 - 1, description="A public number that determines rows, batches and noise.")
 
 
 class SimulatedBody(Schema):
@@ -239,7 +239,7 @@ def _simulated(item: Attained, start: float) -> SimulatedBody:
 
 def _why(excess: float, start: float) -> str:
     if not math.isfinite(excess):
-        return "A run diverged: the point that it released cannot be used."
+        return "A run diverged, so the point that it released cannot be used."
     if excess >= start:
         return f"It was {excess:.3g} worse than the best point, and before training only {start:.3g}: training harms."
     share = 1.0 - excess / start

@@ -272,7 +272,7 @@ def _approximate_dp(
             raise unprocessable("missing", f"this target needs {name}", "target", name)
     if body.group_size > 1 and (body.epsilon is None or body.delta is None):
         detail = (
-            "an open epsilon or delta is found for single records alone: leave group_size out, and ask /v1/account "
+            "an open epsilon or delta is found only for single records: leave group_size out, and ask /v1/account "
             f"about the events of the answer with group_size {body.group_size}"
         )
         raise unprocessable("unsupported", detail, "target", "group_size")

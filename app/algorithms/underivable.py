@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator
 from calibrators.geometry import Domain
 from trainer.models import LinearModel, MeanModel, Model
 
-_NOT_ESTIMATED = "An estimate from private records is a release of its own, which has to be paid for."
+_NOT_ESTIMATED = "An estimate from private records would be another release, which has to be paid for."
 _GROWS = (
     "The loss's derivative grows with the logits, and nothing bounds them: give a domain, or a radius or a diameter "
     "among the assumptions. Where gradients are clipped, the clip is a bound of your choice."
 )
 _NETWORK = (
-    "No declared bound bounds the gradients of a network, or how fast they change, on all of its parameters. Clip "
+    "No declared bound limits the gradients of a network, or how fast they change, for all of its parameters. Clip "
     f"them: gradient_bound is then a bound of your choice. {_NOT_ESTIMATED}"
 )
 _KINK = (
@@ -38,7 +38,7 @@ _LOWER_MOMENT = (
     "The declared bounds imply no smaller number for it than for the next higher moment, whose bound is used if this "
     "one is left out. A smaller number must be public knowledge. {_NOT_ESTIMATED}"
 )
-_AWAY = "The domain does not hold zero, so that a run starts elsewhere; lipschitz times diameter is a bound."
+_AWAY = "The domain does not contain zero, so a run starts elsewhere; lipschitz times diameter is a bound."
 _MINIMISER = "The minimiser depends on the records; the diameter of a domain bounds how far it is from the start."
 _RANDOM_START = "A network starts from random parameters, at which no declared bound bounds the loss or its gradient."
 
@@ -97,6 +97,6 @@ def _reasons(model: Model, domain: Domain | None) -> Iterator[tuple[str, str]]:
 
 
 def _of_a_mean() -> Iterator[tuple[str, str]]:
-    """Constants that only the request can leave open, since bounded records have them all."""
+    """Yield constants that only the request can leave open, since bounded records have them all."""
     words = "The request gives the bound of another moment. Both have the same order: give this one at that order."
     yield from ((name, words) for name in ("moment_bound", "coordinate_moment_bound"))

@@ -1,4 +1,4 @@
-"""`/v1/audits`: attacks by canaries, kept beside the claims that they are about."""
+"""`/v1/audits`: attacks by canaries, stored with the claims that they test."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def list_audits(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[AuditBody]:
-    """All audits with their findings."""
+    """Lists all audits with their findings."""
     with context.database.read() as session:
         found, next_cursor = service.list_page(session, cursor, limit, run_id, reach.audits(principal))
         return Page[AuditBody](items=[service.audit_body(stored) for stored in found], next_cursor=next_cursor)
@@ -76,6 +76,6 @@ def list_audits(
 
 @router.get("/{audit_id}", operation_id="get_audit", summary="Show an audit")
 def get_audit(context: CurrentContext, _: Analyst, audit_id: str) -> AuditBody:
-    """Claim, bound and verdict, as they were found."""
+    """Returns the claim, the bound and the verdict."""
     with context.database.read() as session:
         return service.audit_body(service.get(session, audit_id))

@@ -21,7 +21,7 @@ class AuditRequest(Schema):
 
     run_id: Identifier | None = Field(None, description="Attack the plan of this run; or give `calibration`.")
     calibration: CalibrateRequest | None = Field(
-        None, description="Attack the plan that this calibration makes. It needs a step size, of its own or derived."
+        None, description="Attack the plan that this calibration makes. It needs a step size, given or derived."
     )
     delta: float = Field(1e-5, ge=1e-12, le=0.5, description="The delta at which the claimed epsilon is compared.")
     method: Literal["guesses", "clopper_pearson", "one_run", "gaussian_dp"] = Field(
@@ -73,8 +73,7 @@ class AuditBody(Schema):
     algorithm: str
     plan_hash: str
     events: list[EventSchema] = Field(
-        description="The events that were attacked, and that the claim is of: the training, or with `held_out` the "
-        "evaluation."
+        description="The attacked events, which the claim is about: the training, or with `held_out` the evaluation."
     )
     convention: ConventionBody
     verdict: Literal["consistent", "violated"] = Field(
@@ -82,7 +81,7 @@ class AuditBody(Schema):
         "proves nothing about better ones."
     )
     confidence: float
-    finding: FindingBody = Field(description="What was found at the delta that was asked about.")
+    finding: FindingBody = Field(description="The finding at the requested delta.")
     strongest: FindingBody | None = Field(
         description="The finding at the delta of a fixed list where the bound exceeds the claim most; null for one_run."
     )
@@ -91,7 +90,8 @@ class AuditBody(Schema):
     trials: int
     canaries_per_run: int
     runs: int = Field(
-        description="Full runs of the plan by the real trainer, or vectors of its evaluation; those of the pilot too."
+        description="Full runs of the plan by the real trainer, or vectors of its evaluation, including those of the "
+        "pilot."
     )
     largest_provable_epsilon: float = Field(
         description="The epsilon that this number of trials would prove if every guess were right."

@@ -1,4 +1,4 @@
-"""Use cases of audits: attack a plan, keep what was found."""
+"""Use cases of audits: attack a plan, and store the findings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SHARE_OF_TIME = 0.8
 
 @dataclass(frozen=True)
 class Audited:
-    """A plan and what the attack on it found."""
+    """A plan and the findings of the attack on it."""
 
     plan: Plan
     found: dict[str, Any]
@@ -57,7 +57,7 @@ def carry_out(context: Context, request: AuditRequest, principal: Principal) -> 
     """Attack the plan that the request names, in a process with limits of time and memory.
 
     Raises:
-        Problem: 422 where there is no such plan, it cannot run, or the attack takes too long; 404 for an unknown run.
+        Problem: 422 if there is no such plan, it cannot run, or the attack takes too long; 404 for an unknown run.
     """
     plan, layout = _plan(context, request, principal)
     if not plan.is_executable:
@@ -83,7 +83,7 @@ def carry_out(context: Context, request: AuditRequest, principal: Principal) -> 
 
 
 def attack(plan: bytes, layout: Layout, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The audit itself; it runs in another process, so what it takes and gives can be pickled."""
+    """Carry out the audit. It runs in another process, so its arguments and its result can be pickled."""
     deadline = time.monotonic() + seconds
     result = audit(
         plan_from_canonical(plan, sha256_hex(plan)),
@@ -100,7 +100,7 @@ def attack(plan: bytes, layout: Layout, request: dict[str, Any], seconds: float)
 
 
 def store(session: Session, context: Context, principal_id: str, request: AuditRequest, audited: Audited) -> Audit:
-    """Keep an audit beside the claim that it is about."""
+    """Store an audit with the claim that it tests."""
     found = audited.found
     stored = Audit(
         id=new_id("aud"),
@@ -130,7 +130,7 @@ def get(session: Session, audit_id: str) -> Audit:
 def list_page(
     session: Session, cursor: str | None, limit: int, run_id: str | None, within: ColumnElement[bool]
 ) -> tuple[Sequence[Audit], str | None]:
-    """Audits that the reader reaches, newest first, and the next page's cursor."""
+    """Return the audits that the reader may see, newest first, and the next page's cursor."""
     before = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
     found = repository.page(session, before, limit + 1, run_id, within)
     return cut_page(found, limit, lambda item: (item.created_at, item.id))
@@ -152,7 +152,7 @@ def audit_body(stored: Audit) -> AuditBody:
 
 
 def _plan(context: Context, request: AuditRequest, principal: Principal) -> tuple[Plan, Layout]:
-    """Return what is attacked, and the layout of the vector that an evaluation of it would release."""
+    """Return the attacked plan, and the layout of the vector that an evaluation of it would release."""
     if (request.run_id is None) == (request.calibration is None):
         raise unprocessable("missing", "give run_id or calibration; exactly one of them", "calibration")
     if request.run_id is not None:

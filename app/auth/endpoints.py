@@ -52,7 +52,7 @@ def create_key(
 
 @router.get("", operation_id="list_keys", summary="List keys, newest first")
 def list_keys(context: CurrentContext, _: Admin, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT) -> Page[KeyBody]:
-    """All keys, ended ones included, without their tokens."""
+    """Lists all keys, including ended ones, without their tokens."""
     before = decode_cursor(cursor, datetime, str)
     with context.database.read() as session:
         found = repository.page(session, before, limit + 1)
@@ -81,7 +81,7 @@ def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> OwnKeyB
 
 @router.get("/{key_id}", operation_id="get_key", summary="Show a key")
 def get_key(context: CurrentContext, _: Admin, key_id: str) -> KeyBody:
-    """One key: what it may do, until when, and whether anybody uses it."""
+    """Returns one key: its rights, its end, and its last use."""
     with context.database.read() as session:
         return KeyBody.of(service.get_key(session, key_id), context.clock())
 

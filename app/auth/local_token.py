@@ -54,7 +54,7 @@ def settle(context: Context) -> bool:
         if read(context.settings) is None:
             raise NotPrivate(
                 "The file local-token in the data folder must be a plain file with the token, owned by this user and "
-                "closed to all others (mode 0600), and it is not. Remove it, and start again; where files of mode 0600 "
+                "closed to all others (mode 0600). It is not. Remove it, and start again; where files of mode 0600 "
                 "are not possible, create a key: `epsilond keys create --name NAME --scope admin`."
             )
     if _keys_exist(context):  # another process made one since the first look, and found no file to remove

@@ -21,17 +21,17 @@ def any_key(session: Session, *, with_accounts: bool = True) -> bool:
 
 
 def find(session: Session, key_id: str) -> ApiKey | None:
-    """The key of that id, revoked or not."""
+    """Return the key of that id, revoked or not."""
     return session.get(ApiKey, key_id)
 
 
 def find_account(session: Session, issuer: str, subject: str) -> ApiKey | None:
-    """The account of a provider, barred or not."""
+    """Return the account of a provider, barred or not."""
     return session.scalar(select(ApiKey).where(ApiKey.issuer == issuer, ApiKey.subject == subject))
 
 
 def names(session: Session, key_ids: Collection[str]) -> dict[str, str]:
-    """The names of these keys by their ids, revoked ones included."""
+    """Return the names of these keys by their ids, revoked ones included."""
     return {key.id: key.name for key in session.execute(select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(key_ids)))}
 
 
@@ -41,7 +41,7 @@ def ids_named(session: Session, name: str) -> set[str]:
 
 
 def list_all(session: Session) -> Sequence[ApiKey]:
-    """Every key, oldest first."""
+    """Return every key, oldest first."""
     return session.scalars(select(ApiKey).order_by(ApiKey.created_at, ApiKey.id)).all()
 
 
@@ -63,7 +63,7 @@ def unended(session: Session, now: datetime) -> list[ApiKey]:
 
 
 def path_of_budget(session: Session, budget_id: str) -> str | None:
-    """The ids from the root to the budget, as they are in its row; None if there is no such budget."""
+    """Return the ids from the root to the budget, as they are in its row; None if there is no such budget."""
     return session.scalar(select(_BUDGETS.c.path).where(_BUDGETS.c.id == budget_id))
 
 

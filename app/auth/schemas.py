@@ -49,7 +49,7 @@ class KeyRequest(Schema):
     concurrent_requests: Number | None = Field(None, description=_OWN_NUMBER)
 
     def terms(self, now: datetime) -> Terms:
-        """What is asked.
+        """Return the requested terms.
 
         Raises:
             Problem: 422 if the end is given twice, or is in the past.
@@ -101,11 +101,12 @@ class KeyBody(Schema):
     rotated_at: datetime | None
     previous_token_until: datetime | None = Field(description="The token before the last rotation is good until then.")
     last_used_at: datetime | None = Field(
-        description="A whole minute, written about every ten minutes, so that you can see which keys nobody uses."
+        description="The minute of the last recorded use, written about every ten minutes. It shows which keys nobody "
+        "uses."
     )
     revoked_at: datetime | None
     issuer: str | None = Field(
-        description="The provider that vouches for it, if it is an account; null for a key. An account has no "
+        description="The provider of the account; null for a key. An account has no "
         "token, and its rights are those that the server's configuration gives its groups."
     )
     subject: str | None = Field(description="The provider's name for the account, which no other account has.")
@@ -162,7 +163,7 @@ class OwnKeyBody(Schema):
     name: str
     scopes: list[str]
     budgets: list[str] | None = Field(description="It reaches these and all below them; null: everything.")
-    valid_until: datetime | None = Field(description="The end of the very token that was sent; null for no end.")
+    valid_until: datetime | None = Field(description="The end of the token that was sent; null for no end.")
     requests_per_second: float = Field(description="The limit that applies to it; 0 for no limit.")
     concurrent_requests: int = Field(description="The limit that applies to it; 0 for no limit.")
     quotas: list[QuotaBody] = Field(description="Empty if nothing is counted, as on a server without keys.")

@@ -290,7 +290,7 @@ def revoke_unless_last(session: Session, context: Context, key_id: str, principa
 
 
 def get_key(session: Session, key_id: str) -> ApiKey:
-    """The key, ended or not.
+    """Return the key, ended or not.
 
     Raises:
         Problem: 404.
@@ -316,7 +316,7 @@ def any_key_was_made(context: Context) -> bool:
 
 
 def list_keys(context: Context) -> Sequence[ApiKey]:
-    """Every key, revoked ones included, oldest first."""
+    """Return every key, revoked ones included, oldest first."""
     with context.database.read() as session:
         return repository.list_all(session)
 
@@ -329,7 +329,7 @@ def state_of(key: ApiKey, now: datetime) -> str:
 
 
 def budget_ids(paths: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The ids at the ends of paths of budgets."""
+    """Return the ids at the ends of paths of budgets."""
     return None if paths is None else tuple(path.rpartition("/")[2] for path in paths)
 
 

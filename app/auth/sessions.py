@@ -146,7 +146,7 @@ def is_over(context: Context, cookie: str) -> bool:
 
 
 def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
-    """The name and the path of the session's cookie."""
+    """Return the name and the path of the session's cookie."""
     of_https = COOKIE_OF_HTTPS_BELOW if settings.public_path else COOKIE_OF_HTTPS
     return of_https if is_https else COOKIE, settings.public_path or "/"
 

@@ -138,7 +138,7 @@ class ArchiveReader:
                 pass
 
     def parts(self, content: TableContent | FileContent, done: Done) -> Iterator[bytes]:
-        """The bytes of a member, piece by piece.
+        """Return the bytes of a member, piece by piece.
 
         Raises:
             ArchiveRefused: they are not those that were written; this is raised after the last piece at the latest.
@@ -146,7 +146,7 @@ class ArchiveReader:
         return self._hashed(content, done, lambda member, left: member.read(min(left, _PART_BYTES)))
 
     def lines(self, table: TableContent, done: Done) -> Iterator[bytes]:
-        """The lines of a table.
+        """Yield the lines of a table.
 
         Raises:
             ArchiveRefused: as in `parts`; a line is too long, or the number of lines differs from the manifest.
@@ -196,7 +196,7 @@ class ArchiveReader:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[ArchiveReader]:
-    """The archive in a file.
+    """Open the archive in a file.
 
     Raises:
         ArchiveRefused: it is not a backup.
@@ -219,5 +219,5 @@ def _info(name: str, *, is_compressed: bool) -> zipfile.ZipInfo:
 
 
 def file_parts(file: IO[bytes]) -> Iterator[bytes]:
-    """The content of a file, piece by piece."""
+    """Return the content of a file, piece by piece."""
     return iter(lambda: file.read(_PART_BYTES), b"")

@@ -33,7 +33,8 @@ LEFT_OUT: Mapping[str, str] = {
 
 
 def tables() -> Iterator[tuple[str, Mapping[str, Kind], list[str]]]:
-    """The tables of a backup: their names, their columns with their kinds, and the columns of their primary keys."""
+    """Yield the tables of a backup: their names, their columns with their kinds, and the columns of their primary
+    keys."""
     for name, table in sorted(metadata.tables.items()):
         if name not in LEFT_OUT:
             columns = [column for column in table.columns if f"{name}.{column.name}" not in LEFT_OUT]

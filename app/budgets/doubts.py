@@ -52,8 +52,8 @@ def doubts(limit: Mapping[str, object]) -> list[str]:
     if share is not None and share >= _NOTHING_IS_PROVED:
         name = next(each for each in ("epsilon", "mu", "rho") if _amount(limit, each) is not None)
         found.append(
-            f"With {name} {limit[name]} the limit proves nothing: whoever tries to tell whether somebody took part may "
-            "be right every time."
+            f"With {name} {limit[name]} the limit proves nothing: an attacker may be right every time about who took "
+            f"part."
         )
     delta = _amount(limit, "delta")
     if delta is not None and _LARGE_DELTA <= delta <= 1:
@@ -66,7 +66,7 @@ def doubts(limit: Mapping[str, object]) -> list[str]:
 
 def same_name(name: str) -> str:
     """Return the doubt about a second budget of the same name."""
-    return f"There is a budget with the name {name} already. Whoever names it in a command will be asked for its id."
+    return f"There is a budget with the name {name} already. Commands that use this name will ask for an id."
 
 
 def in_per_cent(share: float) -> str:

@@ -57,13 +57,13 @@ def check_place(session: Session, principal: Principal, parent_id: str | None) -
     if principal.budgets is None:
         return
     if parent_id is None:
-        raise reach.beyond("a budget that it opens needs a parent_id among them")
+        raise reach.beyond("a budget that it opens needs one of them as parent_id")
     if not reach.is_reached(session, principal, "budget_id", parent_id):
         raise _unknown_parent(parent_id)
 
 
 def changed_filter(budget: Budget, given: FilterSchema) -> PrivacyFilter:
-    """The budget's filter with another limit.
+    """Return the budget's filter with another limit.
 
     Raises:
         Problem: 422 when the kind or its price terms differ.
@@ -80,7 +80,7 @@ def correction(
     reason: str,
     may_lower: bool,
 ) -> Correct:
-    """The command that corrects a reservation, with its price.
+    """Return the command that corrects a reservation, with its price.
 
     Args:
         context: The process's context.
@@ -150,7 +150,7 @@ def _filter(given: FilterSchema, parent: PrivacyFilter | None) -> PrivacyFilter:
 
 
 def path(session: Session, budget_id: str) -> Path:
-    """The amounts of a budget and of those above it.
+    """Return the amounts of a budget and of those above it.
 
     Raises:
         Problem: 404.

@@ -76,7 +76,10 @@ def check_backup(archive: Archive, as_json: AsJson = False) -> None:
     _print(manifest, as_json, {"archive": str(archive), "seal": "checked" if is_sealed else "not checked"})
     if not is_sealed:
         print_warnings(
-            ["Without the secret the seal was not checked: who changed the archive may have changed its hashes."]
+            [
+                "Without the secret, the seal was not checked: somebody who changed the archive may have changed its "
+                "hashes, too."
+            ]
         )
 
 

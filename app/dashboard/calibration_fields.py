@@ -156,7 +156,7 @@ HINTS: Mapping[str, str] = {
     "noise_multiplier": "Noise on the sum, over C.",
     "regularizer": "Gradients are divided by it plus their norm.",
     "bands": "How many steps the noise of a step depends on: a number, or auto.",
-    "max_bands": "Left out: 64. A run keeps 4 bytes of each parameter for each band but the first.",
+    "max_bands": "Left out: 64. A run keeps 4 bytes per parameter for each band after the first.",
     "momentum": "Left out: 0.",
     "cooldown": "Of the last steps. Left out: 1, which is all of them.",
 }

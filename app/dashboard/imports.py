@@ -39,7 +39,10 @@ _NUMBERS = {
     "batch_size": ("Batch size", ""),
     "epochs": ("Epochs", "Passes over the data."),
     "steps": ("Steps", "In place of epochs."),
-    "noise_multiplier": ("Noise multiplier", "What the library found, where the call lets it look for the noise."),
+    "noise_multiplier": (
+        "Noise multiplier",
+        "The noise that the library found, if the call lets it search for the noise.",
+    ),
     "delta": ("Delta", ""),
 }
 _BATCHES = (
@@ -86,7 +89,7 @@ def read(query: Mapping[str, str]) -> Form:
         "code",
         "Your call",
         given.get("code", "").replace("\r\n", "\n"),
-        "As it stands in your script, with the assignments of its numbers. It is read, and never run.",
+        "The call as in your script, with the assignments of its numbers. It is read, and never run.",
         (),
         ("/source/code", "/source"),
         is_text=True,

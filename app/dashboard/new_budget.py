@@ -153,7 +153,7 @@ def read(given: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Form
         _chosen(values, "kind", "Filter", kinds, _KINDS.get(kind, ""), within="/filter"),
         *(_typed(values, name, _HINTS.get(name, ""), within="/filter") for name in _limits(kind)),
     )
-    reports = (_typed(values, "report_delta", "At which reports state epsilon; may be left out."),)
+    reports = (_typed(values, "report_delta", "Reports state epsilon at this delta; may be left out."),)
     sections = (("What it protects", subject), ("Limit", limit), *_place(values, budgets), ("Reports", reports))
     return Form(sections=sections)
 
@@ -162,7 +162,7 @@ def _place(values: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> S
     """Return the section that asks for a parent budget, if any budget could be the parent."""
     if not budgets and "parent_id" not in values:
         return ()
-    hint = "Of one relation, unit and kind of filter with it: what is charged here is charged there, too."
+    hint = "It must have the same relation, unit and kind of filter. What is charged here is charged there, too."
     if len(budgets) == _PARENTS:
         hint += f" The newest {_PARENTS} are listed."
     return (("Place", (_chosen(values, "parent_id", "Under the budget", {"": "none", **told_apart(budgets)}, hint),)),)

@@ -110,7 +110,7 @@ def read(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> Filled
     size = "A public number, near the true one. Plans are made with it."
     room = "The most rows that a file may have; an eighth more than declared if left out."
     held_out = (
-        "Such as 0.2. A secret coin decides of each private row; runs may then be scored on these rows, for a price."
+        "Such as 0.2. A secret coin decides for each private row. Runs can then be scored on these rows, for a price."
     )
     person = "A column of ids, by which a person's rows are counted and deleted. It is never trained on."
     return FilledForm(

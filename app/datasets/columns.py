@@ -80,7 +80,7 @@ Label = Annotated[Name, AfterValidator(_of_a_column)]
 
 
 def split_label(columns: Sequence[Column], label: str) -> tuple[tuple[Column, ...], Column]:
-    """The feature columns in their declared order, and the label's column."""
+    """Return the feature columns in their declared order, and the label's column."""
     return (
         tuple(column for column in columns if column.name != label),
         next(column for column in columns if column.name == label),

@@ -70,7 +70,7 @@ def upload_dataset(
 def list_datasets(
     principal: Reader, context: CurrentContext, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[DatasetBody]:
-    """The declarations of data sets, oldest first. Three public data sets come with the service."""
+    """Lists the declarations of data sets, oldest first. Three public data sets come with the service."""
     return service.list_page(context, cursor, limit, principal)
 
 
@@ -92,7 +92,7 @@ def list_shared_contents(
 
 @router.get("/{dataset_id}", summary="Show a data set's declaration")
 def get_dataset(principal: Reader, context: CurrentContext, dataset_id: str) -> DatasetBody:
-    """One data set as it was declared. Neither rows nor anything counted or computed from them is shown.
+    """Returns one data set as it was declared. Neither rows nor anything counted or computed from them is shown.
 
     An owner finds in `warnings` whether a data set from before there were capacities is fuller than its own.
     """
@@ -135,7 +135,7 @@ def upload_version(
 def list_versions(
     _: Reader, context: CurrentContext, dataset_id: str, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[VersionBody]:
-    """Each version as it was declared, oldest first. Public data have one version."""
+    """Lists each version as it was declared, oldest first. Public data have one version."""
     with context.database.read() as session:
         return service.list_versions(session, dataset_id, cursor, limit)
 

@@ -63,7 +63,7 @@ _ENDINGS = {
 
 
 def file_kind(head: bytes, name: str, media_type: str) -> FileKind:
-    """The format of a file.
+    """Return the format of a file.
 
     Args:
         head: Its first `HEAD_BYTES` bytes, or all of it.

@@ -67,7 +67,7 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
     metadata = read_metadata(upload.metadata)
     if metadata.public and not principal.may(Scope.ADMIN):
         # Before the file is looked at: what stands in it plays no part.
-        detail = "Rows are declared public by a key with the scope admin alone; upload them as private, with a budget."
+        detail = "Only a key with the scope admin can declare rows public; upload them as private, with a budget."
         raise Problem(403, "public_needs_admin", detail)
     dataset_id = new_id("ds")
     table = _read(context, upload, metadata.columns, metadata.label, person_column_of(context, metadata, dataset_id))
@@ -127,7 +127,7 @@ def delete_persons(
     dataset = _with_versions(context, principal, dataset_id)
     column = person_column_of(context, dataset, dataset_id)
     if column is None:
-        detail = "The files of this data set have no ids of persons. Upload a version without the rows that are to go."
+        detail = "The files of this data set have no ids of persons. Upload a version without the rows to remove."
         raise Problem(409, "no_person_ids", detail)
     with context.database.read() as session:
         before = versions.newest(session, dataset)

@@ -23,7 +23,7 @@ _BATCH = 500
 
 
 def find(session: Session, dataset_id: str) -> Dataset | None:
-    """The data set, deleted or not."""
+    """Return the data set, deleted or not."""
     return session.get(Dataset, dataset_id)
 
 
@@ -60,7 +60,7 @@ def mark_deleted(session: Session, dataset_id: str, moment: datetime) -> bool:
 
 
 def newest_versions(session: Session, dataset_ids: Collection[str]) -> dict[str, DatasetVersion]:
-    """The newest version of each data set that has more than one."""
+    """Return the newest version of each data set that has more than one."""
     newer = aliased(DatasetVersion)
     is_newest = ~exists().where(newer.dataset_id == DatasetVersion.dataset_id, newer.version > DatasetVersion.version)
     statement = select(DatasetVersion).where(DatasetVersion.dataset_id.in_(dataset_ids), is_newest)
@@ -80,7 +80,7 @@ def versions(session: Session, dataset_id: str, after: int, count: int) -> Seque
 
 
 def first_kept_version(session: Session, dataset_id: str) -> int:
-    """The number of the first version whose rows are not erased."""
+    """Return the number of the first version whose rows are not erased."""
     erasing = select(func.max(DatasetVersion.version)).where(
         DatasetVersion.dataset_id == dataset_id, DatasetVersion.erases_earlier
     )
@@ -88,7 +88,7 @@ def first_kept_version(session: Session, dataset_id: str) -> int:
 
 
 def stored(session: Session) -> list[str]:
-    """The ids of the versions whose rows are kept in files."""
+    """Return the ids of the versions whose rows are kept in files."""
     living = Dataset.deleted_at.is_(None)
     first = select(Dataset.id).where(living, Dataset.is_bundled.is_(False), ~_is_first_erased())
     later = _later_versions().where(living, ~_is_erased())

@@ -10,7 +10,7 @@ from app.kit.fields import Schema
 
 
 def _schema(model: type[Schema]) -> dict[str, Any]:
-    """A model's JSON schema; those of columns are components already, since answers show them."""
+    """Return a model's JSON schema; those of columns are components already, since answers show them."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     return {name: value for name, value in schema.items() if name != "$defs"}
 

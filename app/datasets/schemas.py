@@ -125,7 +125,7 @@ class DatasetMetadata(Schema):
     def _is_checked_by_ids(cls, most: int | None, info: ValidationInfo) -> int | None:
         has_ids = info.data.get("person_column", "") is not None
         if most is not None and not has_ids:
-            raise ValueError("Rows are counted by person_column, which says whose each row is; give it, too.")
+            raise ValueError("rows_per_person needs person_column, which has the person of each row; give it, too.")
         return 1 if has_ids and most is None else most
 
     def capacity_for(self, rows: int) -> int:
@@ -164,7 +164,7 @@ class VersionMetadata(Schema):
     )
 
     def sizes_after(self, before: Version) -> tuple[int, int]:
-        """The declared size and the capacity of a version that follows another one."""
+        """Return the declared size and the capacity of a version that follows another one."""
         if self.capacity is not None:
             return self.declared_size or before.declared_size, self.capacity
         if self.declared_size is not None:
@@ -260,7 +260,7 @@ class SharedContent(Schema):
     """Rows that are private under more than one root budget; the losses that these budgets allow add up."""
 
     root_budget_ids: list[Identifier]
-    dataset_ids: list[Identifier] = Field(description="Ids of all data sets with these rows, deleted ones included.")
+    dataset_ids: list[Identifier] = Field(description="Ids of all data sets with these rows, including deleted ones.")
 
 
 class OwnerReport(Schema):

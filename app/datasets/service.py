@@ -38,8 +38,9 @@ _COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 #: The warning for a data set from before such files were refused.
 TOO_FULL = DatasetWarning(
     code="dataset_too_full",
-    detail="The data set has more rows than its capacity, so its runs fail, without a charge: none could hide how many "
-    "rows there are. Upload the file again under the same root budget with a larger capacity, and delete this one.",
+    detail="The data set has more rows than its capacity. Its runs fail without a charge, because they could not hide "
+    "the number of rows. Upload the file again under the same root budget with a larger capacity, and delete this "
+    "one.",
 )
 
 
@@ -152,7 +153,7 @@ def list_page(context: Context, cursor: str | None, limit: int, principal: Princ
 
 
 def list_versions(session: Session, dataset_id: str, cursor: str | None, limit: int) -> Page[VersionBody]:
-    """The versions of a data set, oldest first: what was declared of each.
+    """Return the versions of a data set, oldest first: what was declared of each.
 
     Raises:
         Problem: 404 if there is no such data set, or it is deleted.
@@ -192,7 +193,7 @@ def _warnings(context: Context, dataset: Dataset, newest: Version, principal: Pr
 
 
 def list_shared_contents(session: Session, cursor: str | None, limit: int, principal: Principal) -> Page[SharedContent]:
-    """Rows that are private under more than one root budget.
+    """Return rows that are private under more than one root budget.
 
     Raises:
         Problem: 403 for a key of some budgets, which may not learn which rows are the same.

@@ -43,12 +43,12 @@ class Version:
 
 
 def newest(session: Session, dataset: Dataset) -> Version:
-    """The version on which a run trains if it names none."""
+    """Return the version on which a run trains if it names none."""
     return newest_of_each(session, [dataset])[dataset.id]
 
 
 def newest_of_each(session: Session, datasets: Collection[Dataset]) -> Mapping[str, Version]:
-    """The newest version of each data set, by the id of the data set."""
+    """Return the newest version of each data set, by the id of the data set."""
     later = repository.newest_versions(session, [dataset.id for dataset in datasets])
     return {
         dataset.id: _later(later[dataset.id], 1) if dataset.id in later else _first(dataset, 1) for dataset in datasets

@@ -41,24 +41,24 @@ _WAIT_AS_LONG_AS_ALLOWED = text("SELECT set_config('lock_timeout', :timeout, tru
 
 
 class Witness(Protocol):
-    """Something that is told of every transaction that writes, and may keep it from being acknowledged
-    (`app.fence`)."""
+    """An object that is told about every writing transaction, and can prevent its acknowledgement (`app.fence`)."""
 
     def begin(self) -> None:
         """Prepare for a transaction before it begins."""
 
     def before_commit(self, connection: Connection) -> list[Any]:
-        """Return what `after_commit` is given. If this raises, the transaction is rolled back."""
+        """Return the argument of `after_commit`. If this raises, the transaction is rolled back."""
         ...
 
     def after_commit(self, moves: list[Any]) -> None:
-        """Take note of a transaction that is durable, before anybody hears of it."""
+        """Take note of a durable transaction, before anybody is told about it."""
 
     def catch_up(self) -> None:
-        """Catch up with commits of other processes, whose own witnesses may not know them yet, before they are told."""
+        """Catch up with commits of other processes before they are told to anybody. The other witnesses may not know
+        them yet."""
 
     def close(self) -> None:
-        """Release what is held, when the engine is disposed of."""
+        """Release all resources when the engine is disposed of."""
 
 
 class Database:
@@ -74,13 +74,14 @@ class Database:
         self.engine = _sqlite_engine(url, lock_timeout_s) if self.is_sqlite else _postgresql_engine(url)
 
     def watch(self, make_witness: Callable[[], Witness]) -> None:
-        """Have a witness made when it is first needed. The first call decides; later ones change nothing."""
+        """Set how the witness is made when it is first needed. Only the first call counts; later calls change
+        nothing."""
         with self._witness_lock:
             self._make_witness = self._make_witness or make_witness
 
     @property
     def witness(self) -> Witness | None:
-        """Return the witness that is told of writes; None if there is none."""
+        """Return the witness that is told about writes; None if there is none."""
         with self._witness_lock:
             if self._witness is None and self._make_witness is not None:
                 self._witness = self._make_witness()
@@ -88,7 +89,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """One transaction: committed when the block ends, rolled back when it raises.
+        """Run the block in one transaction. It is committed when the block ends, and rolled back if the block raises.
 
         On SQLite it holds the write lock from its first statement (BEGIN IMMEDIATE), so a decision that reads and then
         writes is serial. On PostgreSQL (READ COMMITTED) a decision must first lock the row it is about.
@@ -108,7 +109,8 @@ class Database:
 
     @contextmanager
     def write_briefly(self) -> Iterator[Connection]:
-        """`write`, without a session, for work that waits `BRIEF_LOCK_TIMEOUT_S` at most for a row that others have."""
+        """Like `write`, without a session. It waits at most `BRIEF_LOCK_TIMEOUT_S` for a row that others have
+        locked."""
         with self._part("write"), self._witnessed() as told, self.engine.begin() as connection:
             yield connection
             if self.witness is not None:
@@ -116,7 +118,7 @@ class Database:
 
     @contextmanager
     def _witnessed(self) -> Iterator[list[Any]]:
-        """Yield a list for what a transaction has changed; the witness is told of it once it is durable."""
+        """Yield a list for the changes of a transaction. The witness is told about them once they are durable."""
         if self.witness is not None:
             self.witness.begin()
         told: list[Any] = []
@@ -126,7 +128,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A consistent view that cannot write. What was loaded stays readable after the block."""
+        """Yield a consistent view that cannot write. Loaded objects stay readable after the block."""
         engine = self.engine.execution_options(epsilond_read_only=True)
         with self._part("read"), Session(engine, expire_on_commit=False) as session:
             if not self.is_sqlite:
@@ -158,7 +160,7 @@ class Database:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of a SQLite database; None if it is in memory, or not SQLite's."""
+    """Return the file of a SQLite database; None if it is in memory, or not a SQLite database."""
     parts = make_url(url)
     if parts.get_backend_name() != "sqlite" or parts.database in (None, "", ":memory:"):
         return None
@@ -196,7 +198,7 @@ def _sqlite_engine(url: str, lock_timeout_s: int) -> Engine:
 
 
 def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    """The values of a parameter, which a URL may have several times."""
+    """Return the values of a parameter that may occur several times in a URL."""
     return (value,) if isinstance(value, str) else value
 
 

@@ -1,4 +1,5 @@
-"""The exceptions that mean the database itself failed, as against a wrong use of the library, which is our fault."""
+"""The exceptions which mean that the database itself failed. A wrong use of the library is our own fault, and not among
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from app.problems import Problem
 
 
 class Unfenced(Problem):
-    """503: what was asked, or was done, cannot be acknowledged (`app.fence`). It may be asked again."""
+    """503: the request, or its effect, cannot be acknowledged (`app.fence`). It may be sent again."""
 
 
 DATABASE_FAILURES = (DBAPIError, PoolTimeout, Unfenced)
@@ -24,7 +25,7 @@ _POSTGRESQL_DISK_FULL = "53100"
 
 
 def is_disk_full(error: DBAPIError) -> bool:
-    """Return whether the database had no room; what was under way is undone."""
+    """Return whether the database had no room. The transaction under way is undone."""
     if isinstance(error.orig, sqlite3.OperationalError):
         return error.orig.sqlite_errorcode == sqlite3.SQLITE_FULL
     return getattr(error.orig, "sqlstate", None) == _POSTGRESQL_DISK_FULL
@@ -32,7 +33,8 @@ def is_disk_full(error: DBAPIError) -> bool:
 
 @contextmanager
 def busy_is_a_problem(database: Database) -> Iterator[None]:
-    """A lock that was not given in time: everything is rolled back, and the caller may simply ask again."""
+    """Answer with a problem if a lock was not free in time. Everything is rolled back, and the caller can simply ask
+    again."""
     try:
         yield
     except OperationalError as error:

@@ -11,12 +11,12 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 
 def among(dialect: str, column: ColumnElement[str], parameter: str) -> ColumnElement[bool]:
-    """The condition that a text column is one of the list that is given as ``parameter`` (`as_list`)."""
+    """Return the condition that a text column is in the list that is given as ``parameter`` (`as_list`)."""
     if dialect == "sqlite":
         return column.in_(select(func.json_each(bindparam(parameter)).table_valued("value").c.value))
     return column == any_(bindparam(parameter, type_=ARRAY(String)))
 
 
 def as_list(dialect: str, values: Sequence[str]) -> Any:
-    """The value of such a parameter."""
+    """Return the value of such a parameter."""
     return json.dumps(values) if dialect == "sqlite" else list(values)

@@ -1,7 +1,7 @@
 """Schema migrations, run from code: the database's URL is the only setting, so there is no ini file.
 
-Alembic is imported when a schema is changed: it takes a tenth of the start of a server, whose schema is mostly the
-newest already.
+Alembic is imported only when a schema is changed. Importing it takes a tenth of a server's start, and mostly the schema
+is the newest already.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _ADVISORY_LOCK = 0x657073696C6F6E64
 
 
 class UnknownRevision(Exception):
-    """The database, or who asks for a change, names a revision that this checkout does not know."""
+    """The database or the caller names a revision that this checkout does not know."""
 
 
 class BrokenReferences(Exception):
-    """A transaction that was to be committed refers to rows that do not exist."""
+    """At its commit, a transaction refers to rows that do not exist."""
 
 
 def upgrade(database_url: str, revision: str = "head") -> None:
-    """Bring the database to ``revision``: all of it in one transaction, or nothing.
+    """Bring the database to ``revision`` in one transaction, completely or not at all.
 
     Raises:
-        UnknownRevision: as `upgrade_within`.
-        BrokenReferences: as `schema_changes`.
+        UnknownRevision: as for `upgrade_within`.
+        BrokenReferences: as for `schema_changes`.
     """
     database = Database(database_url)
     try:
@@ -49,7 +49,8 @@ def upgrade(database_url: str, revision: str = "head") -> None:
 
 @contextmanager
 def schema_changes(database: Database) -> Iterator[Connection]:
-    """One transaction in which the schema may change: committed when the block ends, rolled back when it raises.
+    """Run the block in one transaction in which the schema may change. It is committed when the block ends, and rolled
+    back if the block raises.
 
     If two begin at once, the second one waits. References between tables are compared at the end.
     """
@@ -85,12 +86,12 @@ def upgrade_within(connection: Connection, revision: str = "head") -> None:
 
 @cache
 def head_revision() -> str:
-    """The newest revision that this checkout knows: the files are in the order of their names."""
+    """Return the newest revision that this checkout knows, which is the last file by name."""
     return max(path.name for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py")).partition("_")[0]
 
 
 def current_revision(database: Database) -> str | None:
-    """The revision that the database is at; None for an empty one."""
+    """Return the revision of the database; None for an empty one."""
     with database.read() as session:
         return _revision_of(session.connection())
 

@@ -38,8 +38,8 @@ def state_deployment(
     budget_id: str,
     request: Annotated[DeploymentAnswers, Body(openapi_examples=DEPLOYMENT_EXAMPLES)],
 ) -> JSONResponse:
-    """The privacy card of every run that this budget or one below it pays for then has these answers in place of open
-    points. They replace earlier answers. Nobody checks them, and they are not in the ledger.
+    """The answers replace earlier ones, and the open points on the privacy cards of all runs that are charged to this
+    budget or to one below it. Nobody checks them, and they are not in the ledger.
     """
 
     def command(session: Session) -> Answer:

@@ -1,4 +1,4 @@
-"""Requests and answers of `/v1/budgets/{id}/deployment`: the questions that no service can answer by itself."""
+"""Requests and answers of `/v1/budgets/{id}/deployment`: the questions that only the operator can answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class DeploymentBody(Schema):
 
     @classmethod
     def of(cls, said: Deployment, budget_id: str, name: str | None) -> DeploymentBody:
-        """Return the stored answers as the interface shows them for a budget, with the name of who gave them."""
+        """Return the stored answers as the interface shows them for a budget, with the name of the person who gave
+        them."""
         return cls(
             inherited=said.budget_id != budget_id,
             answers=DeploymentAnswers.model_validate(said.answers),

@@ -135,7 +135,7 @@ class Meter:
             self._read_extensions(row["reservation_id"])
         use = self._uses.get(row["principal_id"])
         if use is None:
-            assert row["principal_id"] in WITHOUT_A_KEY, "what a key has written is read first"
+            assert row["principal_id"] in WITHOUT_A_KEY, "the use of a key must be read first"
         else:
             if kind in BEGINNINGS:
                 for quota, used in self._used(use, kind, row):

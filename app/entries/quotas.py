@@ -32,7 +32,7 @@ class Quota(StrEnum):
     OPEN_RESERVATIONS = "open_reservations"
     """Reservations that are pending or started, at one time."""
     EXTENSIONS = "extensions"
-    """Return how often one reservation was given more time, whoever asked."""
+    """How often one reservation was given more time, whoever asked."""
 
 
 @dataclass(frozen=True)

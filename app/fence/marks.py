@@ -66,7 +66,7 @@ class Reason(StrEnum):
     OTHER_LEDGER = "other_ledger"
     """The fence belongs to another ledger."""
     OTHER_SCHEMA = "other_schema"
-    """Another version of the service has migrated the database; what is missing is not looked at."""
+    """Another version of the service has migrated the database, so it was not checked for missing entries."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def compare(
 
 
 def _follows(mark: Head, head: Head, entries: Iterable[tuple[object, object]]) -> bool:
-    """Return whether the entries that follow the mark lead to the head."""
+    """Return whether the entries, beginning with the mark's own, lead to the head."""
     sequence, hashed = mark.sequence - 1, mark.hash
     for stored_hash, canonical in entries:
         sequence += 1

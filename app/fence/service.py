@@ -138,8 +138,7 @@ class Fence:
             return self._loss
 
     def look(self) -> bool:
-        """Return whether all is well, by a comparison that is at most seconds old. The beginning of a fault is
-        logged."""
+        """Return whether all is well, by a comparison from the last few seconds. The beginning of a fault is logged."""
         try:
             loss = self.standing()
             if loss is not None and not self._is_logged:
@@ -152,7 +151,7 @@ class Fence:
             return False
 
     def standing(self) -> Loss | None:
-        """Return why the database is refused, by a comparison that is at most seconds old; None if it is not refused.
+        """Return why the database is refused, by a comparison from the last few seconds; None if it is not refused.
 
         Raises:
             Unfenced: the fence cannot be read or written.

@@ -1,8 +1,8 @@
-"""Once per key: a command that is sent again gets the first answer again, and has no second effect.
+"""Commands that take effect once per key. A command that is sent again gets the first answer again.
 
 The command's effect and the record with its answer commit in one transaction, so an answer exists exactly when its
-effect does. The record's primary key keeps all others out: of two processes that are at one key, the second to write
-its record is rolled back, and replays. In one process, the second is told that the first is still running.
+effect does. The record's primary key is unique: if two processes work on one key, the second one to write its record is
+rolled back, and replays the answer. Within one process, the second request is told that the first is still running.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Keyed:
 
     Attributes:
         key: The principal and the text of the key; another principal may use the same text.
-        fingerprint: Keyed hash of what is asked.
+        fingerprint: Keyed hash of the request's content.
     """
 
     key: Key
@@ -50,7 +50,7 @@ class Keyed:
 
     @classmethod
     def of(cls, context: Context, principal_id: str, key: str, fingerprint: bytes) -> Keyed:
-        """The key of a request whose content has this fingerprint (`request_fingerprint`)."""
+        """Return the identity of a request whose content has this fingerprint (`request_fingerprint`)."""
         return cls((principal_id, key), context.keyed_hash("idempotency", fingerprint))
 
 
@@ -72,18 +72,18 @@ def decide_once(
     decide: Callable[[Sequence[Asked]], Sequence[Decision]],
     now: datetime,
 ) -> list[Decision]:
-    """Decide what has no record yet, and record what was decided, in the caller's transaction.
+    """Decide the requests without a record, and record the decisions, in the caller's transaction.
 
     Args:
-        connection: The transaction's. Rows that the effects are about may be locked already: whoever had them before
-            has committed its records, too.
-        asked: All of them have different keys.
-        decide: Has the effects of those that have no record; one decision for each. Answers and denials (409) are
-            recorded.
+        connection: The transaction's. Rows that the effects change may be locked already: the previous holder of the
+            locks has committed its records, too.
+        asked: The requests, all with different keys.
+        decide: Carries out the requests without a record, and returns one decision for each. Answers and denials (409)
+            are recorded.
         now: The time of the decisions.
 
     Raises:
-        IntegrityError: a key was taken since it was looked for; nothing of the transaction can stay.
+        IntegrityError: a key was taken after the search for its record; the transaction must be rolled back.
     """
     stored = find(connection, [each.keyed.key for each in asked])
     new = [each for each in asked if each.keyed.key not in stored]
@@ -106,16 +106,16 @@ def answer_once(context: Context, keyed: Keyed, decide: Callable[[], Decision], 
     Args:
         context: The process's context.
         keyed: The request.
-        decide: Carries the command out by `decide_once`, in a transaction of its own.
+        decide: Carries out the command by `decide_once`, in a separate transaction.
         looks_first: Whether ``decide`` begins with slow work, which a repetition must not do again.
 
     Returns:
         The command's answer, or the stored one with the header ``Idempotency-Replayed: true``.
 
     Raises:
-        Problem: what ``decide`` gave or raised, where nobody else has answered. 422 ``idempotency_key_reused``: the key
-            was used for another request. 409 ``request_in_progress``: another request with the key is running in this
-            process.
+        Problem: what ``decide`` returned or raised, if nobody else has answered. 422 ``idempotency_key_reused``: the
+            key was used for another request. 409 ``request_in_progress``: another request with the key is running in
+            this process.
     """
     with in_flight(context.database, keyed.key) as is_first:
         if not is_first or looks_first:
@@ -136,7 +136,7 @@ def answer_once(context: Context, keyed: Keyed, decide: Callable[[], Decision], 
 
 
 def settled(decision: Decision, keyed: Keyed) -> Answer:
-    """The answer that was decided.
+    """Return the answer that was decided.
 
     Raises:
         Exception: the refusal that was decided.
@@ -154,20 +154,20 @@ def run_once(
     command: Callable[[Session], Answer],
     prepare: Callable[[], None] | None = None,
 ) -> Answer:
-    """Run ``command`` at most once for its key, and answer a repetition from what is stored.
+    """Run ``command`` at most once for its key, and answer a repetition from the stored record.
 
     Args:
         context: The process's context.
-        keyed: The key, and what is asked.
-        command: The effect, in the session (and transaction) that it is given. It may be called a second time, after
+        keyed: The identity of the request.
+        command: Carries out the effect in the given session and its transaction. It may be called a second time, after
             the first transaction was rolled back.
-        prepare: Slow work to do before the transaction opens; skipped when the answer is stored already. What it
-            raises is never stored.
+        prepare: Slow work before the transaction opens. It is skipped if the answer is already stored. Its exceptions
+            are never stored.
 
     Raises:
-        Problem: as `answer_once`. A 409 that the command raised is stored with ``decided_at``, so that a repetition
-            gets the same denial even when the command would succeed by now. Any other problem stores nothing. In either
-            case the effects are rolled back. 503 ``database_busy``: the database gave no lock in time.
+        Problem: as for `answer_once`. A 409 that the command raised is stored with ``decided_at``, so that a repetition
+            gets the same denial, even if the command would now succeed. Any other problem stores nothing. In both cases
+            the effects are rolled back. 503 ``database_busy``: a lock was not free in time.
     """
 
     def decide() -> Decision:
@@ -184,13 +184,13 @@ def run_once(
 
 
 def refuse(context: Context, keyed: Keyed, denial: Problem, also: Callable[[Session], None] = lambda _: None) -> Answer:
-    """Record a denial (409) that was decided, and raise it; or replay what another process has stored meanwhile.
+    """Record a denial (409) and raise it; or replay the answer that another process has stored meanwhile.
 
     Args:
         context: The process's context.
         keyed: The request.
         denial: The answer.
-        also: What else is written in the transaction that records the denial, and only then.
+        also: Writes more in the transaction that records the denial. It is not called for a replay.
     """
 
     def record(session: Session) -> Decision:
@@ -210,7 +210,7 @@ class _One:
 
 
 def _decide(context: Context, keyed: Keyed, command: Callable[[Session], Decision]) -> Decision:
-    """Decide a command in a transaction of its own."""
+    """Decide a command in a separate transaction."""
 
     def decide() -> Decision:
         with busy_is_a_problem(context.database), context.database.write() as session:
@@ -225,7 +225,8 @@ def _decide(context: Context, keyed: Keyed, command: Callable[[Session], Decisio
 
 
 def once_more(decide: Callable[[], Result]) -> Result:
-    """Decide again if a key was taken between looking for it and writing it; its answer is then found."""
+    """Decide again if a key was taken between the search and the writing of its record. The second time, the answer is
+    found."""
     try:
         return decide()
     except IntegrityError:

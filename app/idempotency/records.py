@@ -1,4 +1,4 @@
-"""The records of commands: one per principal and key, written in the transaction that has the effect."""
+"""The records of commands: one per principal and key, written in the transaction of the effect."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Answer:
 
     Attributes:
         status: HTTP status code, 2xx.
-        body: JSON document; stored, and replayed as it is.
-        headers: Response headers; stored and replayed too.
+        body: JSON document; it is stored and replayed unchanged.
+        headers: Response headers; they are stored and replayed, too.
         shown_once: Members of the first answer's body that are never stored, such as a fresh API key.
     """
 
@@ -56,10 +56,10 @@ class Stored:
     answer: dict[str, Any]
 
     def replay(self, fingerprint: str) -> Answer:
-        """The first answer again.
+        """Return the first answer again.
 
         Raises:
-            Problem: the denial again; 422 ``idempotency_key_reused`` where another request had the key.
+            Problem: the denial again; 422 ``idempotency_key_reused`` if another request had the key.
         """
         if self.fingerprint != fingerprint:
             code = "idempotency_key_reused"
@@ -75,7 +75,7 @@ Key = tuple[str, str]
 
 
 def find(connection: Connection, keys: Sequence[Key]) -> dict[Key, Stored]:
-    """The records of these principals and keys that are committed."""
+    """Return the committed records of these principals and keys."""
     dialect = connection.dialect.name
     found: dict[Key, Stored] = {}
     for principal in {principal for principal, _ in keys}:
@@ -86,7 +86,8 @@ def find(connection: Connection, keys: Sequence[Key]) -> dict[Key, Stored]:
 
 
 def find_one(database: Database, key: Key) -> Stored | None:
-    """The record of this principal and key, in a session of its own; what it acknowledges is fenced."""
+    """Return the record of this principal and key, read in a separate session. The fence then has all that it
+    acknowledges."""
     with database.read() as session:
         stored = find(session.connection(), [key]).get(key)
     if stored is not None:
@@ -95,13 +96,14 @@ def find_one(database: Database, key: Key) -> Stored | None:
 
 
 def catch_up(database: Database) -> None:
-    """Fence what a record acknowledges: another process may have committed it without having told its fence yet."""
+    """Bring everything that a record acknowledges into the fence. Another process may have committed it without moving
+    the fence yet."""
     if database.witness is not None:
         database.witness.catch_up()
 
 
 def values(key: Key, fingerprint: str, outcome: Answer | Problem, now: datetime) -> dict[str, Any]:
-    """The columns of the record that remembers ``outcome``: an answer, or a denial (409)."""
+    """Return the columns of the record of ``outcome``, which is an answer or a denial (409)."""
     if isinstance(outcome, Answer):
         answer: dict[str, Any] = {"body": outcome.body, "headers": outcome.headers}
     else:
@@ -134,7 +136,8 @@ _RUNNING_LOCK = threading.Lock()
 
 @contextmanager
 def in_flight(database: Database, key: Key) -> Iterator[bool]:
-    """Yield whether no other thread is at this principal's key; if so, none will be until the block ends."""
+    """Yield whether this thread holds the principal's key. If it does, other threads are kept out until the block
+    ends."""
     with _RUNNING_LOCK:
         running = _RUNNING.setdefault(database, set())
         is_first = key not in running
@@ -148,7 +151,7 @@ def in_flight(database: Database, key: Key) -> Iterator[bool]:
 
 
 def still_running() -> Problem:
-    """409 for a request whose twin is not done."""
+    """Return a 409 for a request while an equal one is still running."""
     return Problem(409, "request_in_progress", "A request with this Idempotency-Key is still running; ask again later.")
 
 

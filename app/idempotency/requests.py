@@ -40,19 +40,19 @@ KeyHeader = Annotated[
 
 
 async def optional_idempotency_key(key: KeyHeader = None) -> str | None:
-    """The key, where a request may come without one (a dry run)."""
+    """Return the key of a request that needs none, such as a dry run."""
     return None if key is None else _check_key(key)
 
 
 async def required_idempotency_key(key: KeyHeader = None) -> str:
-    """The key; 400 where it is missing."""
+    """Return the key; 400 if it is missing."""
     if key is None:
         raise missing_key()
     return _check_key(key)
 
 
 def missing_key() -> Problem:
-    """400, for a request that writes and came without a key."""
+    """Return a 400 for a writing request without a key."""
     return _header_problem(
         "idempotency_key_missing",
         "This request writes, so it needs the header Idempotency-Key: any new text per command.",
@@ -72,10 +72,10 @@ def request_fingerprint(operation: str, body: BaseModel | None = None) -> bytes:
 def keyed_request(
     context: Context, principal_id: str, key: str, operation: str, body: BaseModel | None = None
 ) -> Keyed:
-    """A request as it is remembered; see `request_fingerprint`."""
+    """Return the identity under which a request is remembered; see `request_fingerprint`."""
     return Keyed.of(context, principal_id, key, request_fingerprint(operation, body))
 
 
 def to_response(answer: Answer) -> JSONResponse:
-    """The HTTP response of an answer."""
+    """Return the HTTP response of an answer."""
     return JSONResponse(answer.body, answer.status, headers=answer.headers)

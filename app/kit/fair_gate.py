@@ -148,5 +148,5 @@ def _too_many(most_waiting: int) -> Problem:
 
 
 def _busy(reason: str) -> Problem:
-    detail = f"Every core that is set aside for numbers is busy. {reason} Nothing was done; ask again."
+    detail = f"Every core for calculations is busy. {reason} Nothing was done; ask again."
     return Problem(503, "numerics_busy", detail, headers={"Retry-After": str(RETRY_AFTER_S)})

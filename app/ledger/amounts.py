@@ -27,7 +27,7 @@ def _words(budget_filter: PrivacyFilter, amounts: Amounts) -> dict[str, Any]:
 
 
 def amounts_in_words(budget_filter: PrivacyFilter, amounts: Amounts) -> dict[str, Any]:
-    """The amounts in the filter's own fields, as numbers.
+    """Return the amounts in the filter's own fields, as numbers.
 
     >>> from accounting.filters import ZcdpFilter
     >>> amounts_in_words(ZcdpFilter(1.0), (250_000_000,))
@@ -67,7 +67,7 @@ def remaining_in_words(path: Path) -> dict[str, Any]:
 
 
 def limit_in_words(budget_filter: PrivacyFilter) -> dict[str, Any]:
-    """The limit in the filter's own fields."""
+    """Return the limit in the filter's own fields."""
     return numbers(budget_filter.describe_limit())
 
 
@@ -108,7 +108,7 @@ def share_used(budget_filter: PrivacyFilter, used: Amounts) -> float:
 
 
 def numbers(amounts: Mapping[str, Any]) -> dict[str, Any]:
-    """The filter's fields with its exact decimal strings as JSON numbers, at the top level and in lists."""
+    """Return the filter's fields with its exact decimal strings as JSON numbers, at the top level and in lists."""
     return {key: value if key in _WORDS else _number(value) for key, value in amounts.items()}
 
 

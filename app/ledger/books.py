@@ -128,12 +128,12 @@ class Account:
 
     @property
     def head(self) -> Head:
-        """The end of its chain."""
+        """Return the end of its chain."""
         return Head(self.history.budget_id, self.history.sequence, self.history.head_hash)
 
     @property
     def path(self) -> str:
-        """The ids from the root to the budget."""
+        """Return the ids from the root to the budget."""
         return "/".join([account.history.budget_id for account in (*reversed(self.above), self)])
 
     @property
@@ -142,7 +142,7 @@ class Account:
         return details_of(self.history.made)
 
     def known(self, reservation_id: str) -> Known:
-        """A reservation that is still held in memory."""
+        """Return a reservation that is still held in memory."""
         return Known(self.history.reservations[reservation_id], *self.makers[reservation_id])
 
 
@@ -180,7 +180,7 @@ class Books:
         return record
 
     def end_of(self, budget_id: str) -> Head | None:
-        """The end of a budget's chain, or of the register's; None if there is no entry of it."""
+        """Return the end of a budget's chain, or of the register's; None if there is no entry of it."""
         if budget_id == REGISTER:
             register = self.register
             return Head(REGISTER, register.sequence, register.head_hash) if register.sequence else None
@@ -222,12 +222,12 @@ class Books:
             raise BadPlace(entry.budget_id, broken.sequence, entry.leaf_index, broken.reason) from None
 
     def unsettled(self) -> Iterator[Known]:
-        """The reservations that `enter` has not returned."""
+        """Yield the reservations that `enter` has not returned."""
         for account in self.accounts.values():
             yield from map(account.known, account.history.reservations)
 
     def states(self) -> dict[str, BudgetState]:
-        """All budgets as they stand, each with what is charged below it."""
+        """Return all budgets as they stand, each with what is charged below it."""
         totals: dict[str, list[Amounts]] = {}
         for budget_id, account in self.accounts.items():
             own = account.history
@@ -239,12 +239,12 @@ class Books:
         return {budget_id: self._state(budget_id, *amounts) for budget_id, amounts in totals.items()}
 
     def heads(self) -> list[Head]:
-        """The ends of all chains."""
+        """Return the ends of all chains."""
         register = self.end_of(REGISTER)
         return [*(account.head for account in self.accounts.values()), *([] if register is None else [register])]
 
     def digest(self) -> str:
-        """One hash of everything that was entered (`digest_of`)."""
+        """Return one hash of everything that was entered (`digest_of`)."""
         return digest_of(self.heads())
 
     def check_ends(self, ends: Iterable[Head], source: str) -> None:

@@ -85,13 +85,13 @@ _EXPORTED = [ENTRIES.c[name] for name in ("leaf_index", "budget_id", "sequence",
 
 
 def root_of(session: Session, budget_id: str) -> str | None:
-    """The id of the budget at the top of a budget's tree; None if there is no such budget."""
+    """Return the id of the budget at the top of a budget's tree; None if there is no such budget."""
     path = session.scalar(select(BUDGETS.c.path).where(BUDGETS.c.id == budget_id))
     return None if path is None else path.partition("/")[0]
 
 
 def entries(session: Session, root_id: str) -> Iterator[EntryRow]:
-    """The entries of a tree, or of all for "", in the order of their leaf indices."""
+    """Yield the entries of a tree, or of all for "", in the order of their leaf indices."""
     behind = ENTRIES.c.leaf_index > bindparam("leaf_index")
     statement = select(*_ENTRY).where(behind).order_by(ENTRIES.c.leaf_index).limit(_READ_AT_ONCE)
     statement, leaf_index = _in_tree(statement, ENTRIES, root_id), 0
@@ -101,7 +101,7 @@ def entries(session: Session, root_id: str) -> Iterator[EntryRow]:
 
 
 def entries_after(session: Session, root_id: str, leaf_index: int, until: int | None = None) -> list[StoredEntry]:
-    """The next entries behind a place, at most `BATCH`, up to the place ``until``."""
+    """Return the next entries behind a place, at most `BATCH`, up to the place ``until``."""
     # Nothing that repeats the bytes is read: where that is of another kind, the entry is exported all the same.
     statement = select(*_EXPORTED).where(ENTRIES.c.leaf_index > leaf_index).order_by(ENTRIES.c.leaf_index).limit(BATCH)
     if until is not None:
@@ -110,46 +110,46 @@ def entries_after(session: Session, root_id: str, leaf_index: int, until: int | 
 
 
 def last_leaf_index(session: Session) -> int:
-    """The place of the newest entry; 0 if there is none."""
+    """Return the place of the newest entry; 0 if there is none."""
     return session.scalar(select(func.max(ENTRIES.c.leaf_index))) or 0
 
 
 def corrected_reservations(session: Session, root_id: str) -> set[str]:
-    """The reservations that a correction is about."""
+    """Return the reservations that a correction is about."""
     statement = select(ENTRIES.c.reservation_id).where(ENTRIES.c.kind == str(EntryKind.CORRECT))
     return set(session.scalars(_in_tree(statement, ENTRIES, root_id)))
 
 
 def budgets(session: Session, root_id: str) -> Sequence[Row[Any]]:
-    """The budgets of a tree, or all, in the order of their ids, with all columns as `as_stored` lists them."""
+    """Return the budgets of a tree, or all, in the order of their ids, with all columns as `as_stored` lists them."""
     return session.execute(select(*as_stored(BUDGETS)).where(under(root_id)).order_by(BUDGETS.c.id)).all()
 
 
 def register(session: Session, root_id: str) -> Sequence[Row[Any]]:
-    """The end of the register's chain, if it has begun and the books are those of all budgets."""
+    """Return the end of the register's chain, if it has begun and the books are those of all budgets."""
     begun = select(REGISTERS).where(REGISTERS.c.sequence > 0)
     return () if root_id else session.execute(begun).all()
 
 
 def key_ids(session: Session) -> set[str]:
-    """The ids of all keys that ever existed."""
+    """Return the ids of all keys that ever existed."""
     return set(session.scalars(select(KEYS.c.id)))
 
 
 def first_entry_of(session: Session, principal_id: str) -> Row[Any]:
-    """The first entry that somebody has made."""
+    """Return the first entry that somebody has made."""
     statement: Select[Any] = select(ENTRIES).where(ENTRIES.c.principal_id == principal_id)
     return session.execute(statement.order_by(ENTRIES.c.leaf_index).limit(1)).one()
 
 
 def filters(session: Session, root_id: str) -> dict[str, PrivacyFilter]:
-    """The filters of the budgets of a tree, or of all."""
+    """Return the filters of the budgets of a tree, or of all."""
     rows = session.execute(select(BUDGETS.c.id, BUDGETS.c.filter).where(under(root_id)))
     return {row.id: row.filter for row in rows}
 
 
 def reservations(session: Session, known: Sequence[Known]) -> dict[str, Row[Any]]:
-    """The rows of reservations by id, with all columns as `as_stored` lists them.
+    """Return the rows of reservations by id, with all columns as `as_stored` lists them.
 
     Rows are first looked for in the order of the entries that made them, where they are stored side by side. Only those
     that are not there are looked for by id, which is slower because ids are scattered over the table.
@@ -232,7 +232,7 @@ def exposed_steps(session: Session, root_id: str) -> Iterator[Row[Any]]:
 
 
 def limit_requests(session: Session, root_id: str) -> Iterator[Row[Any]]:
-    """The requests for another limit of a tree, or all, with all columns as `as_stored` lists them."""
+    """Yield the requests for another limit of a tree, or all, with all columns as `as_stored` lists them."""
     statement = select(*as_stored(LIMIT_REQUESTS)).order_by(LIMIT_REQUESTS.c.id).limit(BATCH)
     statement, after = _in_tree(statement, LIMIT_REQUESTS, root_id), ""
     while batch := session.execute(statement.where(LIMIT_REQUESTS.c.id > after)).all():
@@ -254,22 +254,22 @@ def keep_others_out(session: Session) -> None:
 
 
 def insert_budget(session: Session, row: dict[str, Any]) -> None:
-    """A budget that has no row."""
+    """Insert the row of a budget."""
     session.execute(insert(BUDGETS).values(row))
 
 
 def update_budget(session: Session, row: dict[str, Any]) -> None:
-    """All columns of a budget that has a row."""
+    """Update all columns of a budget's row."""
     session.execute(update(BUDGETS).where(BUDGETS.c.id == row["id"]).values(row))
 
 
 def insert_reservations(session: Session, rows: list[dict[str, Any]]) -> None:
-    """Reservations that have no row."""
+    """Insert the rows of reservations."""
     statements.insert_reservations(session.connection(), rows)
 
 
 def update_reservations(session: Session, rows: list[dict[str, Any]]) -> None:
-    """All columns of reservations that have a row."""
+    """Update all columns of the rows of reservations."""
     if rows:
         values = [{"b_id" if name == "id" else name: value for name, value in row.items()} for row in rows]
         session.execute(update(RESERVATIONS).where(RESERVATIONS.c.id == bindparam("b_id")), values)

@@ -33,7 +33,7 @@ _DASH = "\u2014 "
 
 
 def origin_of(ledger_id: str) -> str:
-    """The name of a ledger in its checkpoints.
+    """Return the name of a ledger in its checkpoints.
 
     >>> origin_of("led_a")
     'epsilond/led_a'
@@ -82,7 +82,7 @@ class VerifierKey:
 
     @classmethod
     def of(cls, private: Ed25519PrivateKey, name: str) -> Self:
-        """The public half of a key."""
+        """Return the public half of a key."""
         return cls(name, private.public_key().public_bytes_raw())
 
     @classmethod
@@ -131,12 +131,12 @@ class Signature:
 
     @property
     def line(self) -> str:
-        """The line with its end."""
+        """Return the line with its end."""
         return f"{_DASH}{self.name} {_base64(self.key_id + self.signature)}\n"
 
 
 def sign(checkpoint: Checkpoint, private: Ed25519PrivateKey) -> str:
-    """The signed note."""
+    """Return the signed note."""
     key, text = VerifierKey.of(private, checkpoint.origin), checkpoint.text()
     return f"{text}\n{Signature(key.name, key.key_id, private.sign(text.encode())).line}"
 

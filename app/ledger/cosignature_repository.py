@@ -19,7 +19,7 @@ COSIGNATURES = cast(Table, MerkleCosignature.__table__)
 
 
 def of_size(session: Session, size: int, keys: Sequence[WitnessKey]) -> list[Signature]:
-    """The cosignatures of these witnesses of the tree of a size, in the order of the witnesses."""
+    """Return the cosignatures of these witnesses of the tree of a size, in the order of the witnesses."""
     columns = (COSIGNATURES.c.witness, COSIGNATURES.c.signature)
     statement = select(*columns).where(COSIGNATURES.c.tree_size == size)
     found = {row.witness: row.signature for row in checked_rows(session, _of(statement, keys), *columns)}
@@ -42,7 +42,7 @@ def last(session: Session, keys: Sequence[WitnessKey]) -> dict[str, tuple[int, d
 
 
 def newest_size(session: Session, keys: Sequence[WitnessKey], quorum: int) -> int | None:
-    """The largest size that at least ``quorum`` of these witnesses have cosigned; None if there is none."""
+    """Return the largest size that at least ``quorum`` of these witnesses have cosigned; None if there is none."""
     size = COSIGNATURES.c.tree_size
     statement = _of(select(size), keys).group_by(size).having(func.count() >= quorum)
     found: int | None = session.scalar(statement.order_by(size.desc()).limit(1))

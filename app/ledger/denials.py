@@ -36,13 +36,13 @@ class DenialCode(StrEnum):
     REQUEST_DECIDED = "request_decided"
     """approve, refuse, withdraw: the request for a limit is approved, refused or withdrawn already."""
     OWN_REQUEST = "own_request"
-    """approve: whoever asked for a limit does not approve it (403)."""
+    """approve: the principal that asked for a limit cannot approve it (403)."""
     APPROVED_BY_YOU = "approved_by_you"
     """approve: this principal has approved it, and another one must."""
     TOO_MANY_OPEN_REQUESTS = "too_many_open_requests"
-    """ask: as many requests of this principal for the budget are open as may be."""
+    """ask: this principal has the largest allowed number of open requests for the budget."""
     LIMIT_CHANGED = "limit_changed"
-    """approve: the budget has another limit by now than it had when the request was made."""
+    """approve: the budget's limit has changed since the request was made."""
     LIMIT_ABOVE_PARENT = "limit_above_parent"
     """approve: a budget above would not admit the wanted limit, even if nothing else were charged to it."""
     LIMIT_BELOW_USE = "limit_below_use"
@@ -66,23 +66,23 @@ _DETAILS = {
     DenialCode.ALREADY_STARTED: "the reservation is started: noise may have been drawn, so it can only be committed",
     DenialCode.NOT_EXPIRED: "the reservation may still be started",
     DenialCode.NOT_A_PREFIX: "events must be the reserved list with counts reduced and later events dropped",
-    DenialCode.TAIL_NOT_GIVEN_BACK: "giving up the rest costs a failure, and a budget has no room for it, or what is "
-    "held was corrected meanwhile; try again, or commit without give_up_tail, which charges all of it",
-    DenialCode.NOT_COMMITTED: "what a reservation was charged for is corrected once it is committed; leave "
-    "reservation_id out to charge what happened without a reservation",
-    DenialCode.CORRECTION_LOWERS: "this correction would lower a charge or forget steps that were charged, which needs "
-    "a key with the scope corrections; what happened besides is charged without reservation_id",
+    DenialCode.TAIL_NOT_GIVEN_BACK: "a budget has no room for the failure that giving up the rest costs, or the hold "
+    "was corrected meanwhile; try again, or commit without give_up_tail, which charges all of it",
+    DenialCode.NOT_COMMITTED: "a charge can be corrected once its reservation is committed; leave reservation_id out "
+    "to charge events without a reservation",
+    DenialCode.CORRECTION_LOWERS: "this correction would lower a charge or forget charged steps, which needs a key "
+    "with the scope corrections; charge further events without reservation_id",
     DenialCode.PRICE_OUTDATED: "the events have changed since they were priced",
     DenialCode.NOT_YOUR_REQUEST: "only the key that made the request can withdraw it; an owner may refuse it",
     DenialCode.REQUEST_DECIDED: "the request is approved, refused or withdrawn already; `state` says which",
     DenialCode.OWN_REQUEST: "you cannot approve your own request; another owner has to, or you can withdraw it",
-    DenialCode.APPROVED_BY_YOU: "this key has approved the request; the approval that is missing is another key's",
+    DenialCode.APPROVED_BY_YOU: "this key has approved the request; another key must approve it, too",
     DenialCode.TOO_MANY_OPEN_REQUESTS: "this key has as many open requests for this budget as it may have; withdraw "
     "one, or wait until one is decided",
     DenialCode.LIMIT_CHANGED: "the budget's limit has changed since the request was made; refuse the request, "
     "and have it made again",
-    DenialCode.LIMIT_ABOVE_PARENT: "a budget above this one has a smaller limit than the wanted one, which could never "
-    "be used; raise the limit there first",
+    DenialCode.LIMIT_ABOVE_PARENT: "a budget above this one has a smaller limit, so the wanted one could never be "
+    "used; raise the limit there first",
     DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than `used`",
     DenialCode.BUDGET_EXCEEDED: "the budget does not admit these events; largest_count_that_fits says how many of "
     "their steps it would, and a calibration with the target kind `budget` finds noise that fits",
@@ -105,7 +105,7 @@ class Denial:
 
     @property
     def status(self) -> int:
-        """HTTP status code."""
+        """Return HTTP status code."""
         return _STATUS.get(self.code, 409)
 
     @property

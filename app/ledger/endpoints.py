@@ -76,8 +76,8 @@ def list_entries(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """Everything that was ever decided about the budget, with the hashes that chain the entries; the oldest comes first
-    unless the request asks for the newest."""
+    """Lists everything that was ever decided about the budget, with the hashes that chain the entries. The oldest entry
+    comes first, unless the request asks for the newest."""
     behind = decode_cursor(cursor, int)
     with wrong_kinds_are_a_conflict(), context.database.read() as session:
         budget_filter = repository.get_budget(session, budget_id).filter

@@ -86,7 +86,7 @@ class ExportWriter:
         )
 
     def entry_lines(self, entries: Sequence[tuple[int | None, StoredEntry]]) -> bytes:
-        """One line for each entry, given with its place in the tree."""
+        """Return one line for each entry, given with its place in the tree."""
         self._entries += len(entries)
         return b"".join([self._line({"tree_index": place, **_entry(entry)}) for place, entry in entries])
 
@@ -121,7 +121,7 @@ class ExportReader:
         self.tree: TreeHead | None = None
 
     def entries(self) -> Iterator[ExportedEntry]:
-        """The entries in the order of the file.
+        """Yield the entries in the order of the file.
 
         Raises:
             BadPlace: the file is cut off, or not what was written.
@@ -178,7 +178,7 @@ def _object(number: int, line: bytes) -> dict[str, Any]:
 
 
 def _first_line(value: dict[str, Any]) -> tuple[int, str | None]:
-    """The version, and the root of the tree of budgets that the file has."""
+    """Return the version, and the root of the tree of budgets that the file has."""
     version = value.get("version")
     if value.get("format") != FORMAT or type(version) is not int or version not in _VERSIONS:
         raise _bad_line(1, f"it is not the first line of an export in the format {FORMAT}, version 1 or {VERSION}")

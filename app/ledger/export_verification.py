@@ -77,7 +77,7 @@ def _check(
     if reader.tree is not None:
         tree.check(reader.tree, kept)
     elif kept is not None:
-        reason = "a checkpoint is of all entries, and the file is of version 1 or has not all budgets: export anew"
+        reason = "a checkpoint covers all entries, but the file is of version 1 or lacks budgets: export it again"
         raise BadPlace(None, None, None, reason)
     return reader.tree
 

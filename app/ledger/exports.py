@@ -69,11 +69,11 @@ class Export:
     tree: TreeHead | None
 
     def file_name(self, file_format: ExportFormat) -> str:
-        """A name that says when it was made."""
+        """Return a name that says when it was made."""
         return f"ledger-{self.made_at:%Y%m%dT%H%M%SZ}.{file_format}"
 
     def parts(self, file_format: ExportFormat, service_version: str) -> Iterator[bytes]:
-        """The file, about a thousand lines at a time."""
+        """Yield the file, about a thousand lines at a time."""
         if file_format is ExportFormat.NDJSON:
             writer = ExportWriter()
             yield writer.first_line(self.made_at, service_version, self.root_id or None)
@@ -94,7 +94,7 @@ class Export:
             return {**dict.fromkeys(_COLUMNS), **known, "reason": _UNREADABLE}
 
     def _batches(self) -> Iterator[list[tuple[int | None, StoredEntry]]]:
-        """The entries with their places in the tree."""
+        """Yield the entries with their places in the tree."""
         after, size = 0, 0 if self.tree is None else self.tree.size
         while True:
             with self.database.read() as session:

@@ -33,7 +33,7 @@ class Node:
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """The hash of a leaf.
+    """Return the hash of a leaf.
 
     >>> leaf_hash(b"").hex()[:16]
     '6e340b9cffb37a98'
@@ -42,7 +42,7 @@ def leaf_hash(data: bytes) -> bytes:
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of the node above two others."""
+    """Return the hash of the node above two others."""
     return sha256(b"\1" + left + right).digest()
 
 
@@ -80,7 +80,7 @@ class Frontier:
         return completed
 
     def root(self) -> bytes:
-        """The root of the tree as it is now."""
+        """Return the root of the tree as it is now."""
         if not self._hashes:
             return EMPTY_ROOT
         *larger, root = self._hashes
@@ -89,7 +89,7 @@ class Frontier:
         return root
 
     def hashes(self) -> bytes:
-        """The hashes from which the tree can be made again."""
+        """Return the hashes from which the tree can be made again."""
         return b"".join(self._hashes)
 
 
@@ -112,12 +112,12 @@ class Tiles:
 
     @staticmethod
     def nodes_of(index: int) -> range:
-        """The indices of the nodes in a tile."""
+        """Return the indices of the nodes in a tile."""
         return range(index * _TILE, (index + 1) * _TILE)
 
 
 def root(read: Read, size: int) -> bytes:
-    """The root of the first ``size`` leaves."""
+    """Return the root of the first ``size`` leaves."""
     return _root(read, 0, size) if size else EMPTY_ROOT
 
 

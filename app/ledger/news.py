@@ -42,7 +42,7 @@ def tell(connection: Connection, changes: Mapping[str, Change], decided: Sequenc
 def messages(
     subscribed: Sequence[Subscription], changes: Mapping[str, Change], decided: Sequence[Decided]
 ) -> Iterator[Message]:
-    """The messages, webhook by webhook."""
+    """Yield the messages, webhook by webhook."""
     for each in subscribed:
         if WebhookEvent.SPENDING_THRESHOLD in each.events and each.budget_id in changes:
             yield from _of_spending(each, changes[each.budget_id])

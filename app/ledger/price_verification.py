@@ -130,7 +130,7 @@ class Judgement:
 
     @property
     def bad_place(self) -> BadPlace:
-        """The first of the entries, as a fault of the books."""
+        """Return the first of the entries, as a fault of the books."""
         more = f" ({self.entries - 1} more entries charge the same)" if self.entries > 1 else ""
         if self.reason is not None:
             reason = f"its price is too low: it charges {_said(self.charged)}, and {self.reason}{more}"
@@ -158,7 +158,7 @@ class PriceReport:
 
     @property
     def first_too_low(self) -> Judgement | None:
-        """The first entry in the books that charges too little."""
+        """Return the first entry in the books that charges too little."""
         found = [each for each in self.listed if each.verdict is PriceClass.TOO_LOW]
         return min(found, key=lambda each: each.leaf_index, default=None)
 
@@ -253,7 +253,7 @@ class PriceVerification:
             for (amounts, most, may_lack_delta), first in met.items():
                 price = self._known[key]
                 if isinstance(price, Unpayable) and price.lacks_delta and may_lack_delta:
-                    price = f"{price.reason}; earlier versions priced corrections at a delta that they did not enter"
+                    price = f"{price.reason}; earlier versions priced corrections at a delta that is in no entry"
                 self._judge(amounts, most, first, price)
         if self._events > self._most_events or len(self._known) > self._most_held:
             # Found again where they are met again.

@@ -119,7 +119,7 @@ def given_up_within_limits(
         try:
             back = context.processes.run(budget_filter.given_back, *asked)
         except JobFailed as given_up:
-            detail = f"what the rest is worth was not found: {given_up}; commit without give_up_tail"
+            detail = f"the amount to give back for the rest was not found: {given_up}; commit without give_up_tail"
             raise Unsupported(detail, pointer=("events",)) from None
     return None if back is None else GivenUp(held, back.amounts, ENGINE_VERSION)
 
@@ -154,7 +154,7 @@ def _price(
 
 
 def largest_count_that_fits(path: Path, events: tuple[Event, ...], charge_delta: float | None) -> int:
-    """The largest number of first steps of the list that every budget of the path would have admitted."""
+    """Return the largest number of first steps of the list that every budget of the path would have admitted."""
     return min(_largest_count(level, events, charge_delta) for level in path)
 
 

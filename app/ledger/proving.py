@@ -40,7 +40,7 @@ class InclusionProof:
 
     @property
     def leaf(self) -> bytes:
-        """The hash of the leaf."""
+        """Return the hash of the leaf."""
         return leaf_hash(bytes.fromhex(self.entry_hash))
 
 

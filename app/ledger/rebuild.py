@@ -110,7 +110,7 @@ class History:
 
     @property
     def used(self) -> Amounts:
-        """Everything that the limit bounds."""
+        """Return everything that the limit bounds."""
         return plus(plus(self.spent, self.started), self.pending)
 
 

@@ -1,4 +1,4 @@
-"""The entry of a transition: with everything that is needed to replay it."""
+"""The entry of a transition, with everything that is needed to replay it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPEATING = frozenset({EntryKind.START, EntryKind.EXTEND, EntryKind.VOID, Entry
 def entry_record(
     transition: Transition, *, entry_id: str, sequence: int, principal_id: str, recorded_at: datetime
 ) -> EntryRecord:
-    """The entry of a transition: with everything that is needed to replay it."""
+    """Return the entry of a transition, with everything that is needed to replay it."""
     reservation, before = transition.reservation, transition.before
     # They refer to the entry that has the events.
     repeats = before is not None and transition.kind in _REPEATING

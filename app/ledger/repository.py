@@ -96,7 +96,7 @@ def page(
     principal_ids: Collection[str] | None = None,
     subject_id: str | None = None,
 ) -> list[Entry]:
-    """Entries of the budget, or of the register, oldest first unless the newest are asked for.
+    """Return entries of the budget, or of the register, oldest first unless the newest are asked for.
 
     Args:
         session: A session.
@@ -153,6 +153,6 @@ def of_reservation(session: Session, reservation: Reservation) -> list[Entry]:
 
 
 def chain(session: Session, budget_id: str) -> Iterator[Entry]:
-    """All entries of the budget, oldest first, a batch at a time."""
+    """Return all entries of the budget, oldest first, a batch at a time."""
     statement = select(Entry).where(Entry.budget_id == budget_id).order_by(Entry.sequence)
     return iter(session.scalars(statement, execution_options={"yield_per": 1000}))

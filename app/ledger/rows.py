@@ -20,7 +20,7 @@ _FARTHEST = 2**62
 
 
 def budget_state(row: Budget | Row[Any]) -> BudgetState:
-    """The budget as the transition machine sees it."""
+    """Return the budget as the transition machine sees it."""
     return BudgetState(
         id=row.id,
         filter=row.filter,
@@ -33,7 +33,7 @@ def budget_state(row: Budget | Row[Any]) -> BudgetState:
 
 
 def reservation_state(row: Reservation | Row[Any]) -> ReservationState:
-    """The reservation as the transition machine sees it."""
+    """Return the reservation as the transition machine sees it."""
     return ReservationState(
         id=row.id,
         budget_id=row.budget_id,
@@ -59,7 +59,7 @@ def reservation_state(row: Reservation | Row[Any]) -> ReservationState:
 
 
 def limit_request_state(row: LimitRequest | Row[Any]) -> LimitRequestState:
-    """The request for another limit as the transition machine sees it."""
+    """Return the request for another limit as the transition machine sees it."""
     return LimitRequestState(
         id=row.id,
         budget_id=row.budget_id,
@@ -94,7 +94,7 @@ def budget_amounts(state: BudgetState) -> dict[str, Any]:
 
 
 def reservation_changes(state: ReservationState) -> dict[str, Any]:
-    """The columns of a reservation that transitions change."""
+    """Return the columns of a reservation that transitions change."""
     return {
         "state": str(state.status),
         "cost": state.cost,
@@ -109,7 +109,7 @@ def reservation_changes(state: ReservationState) -> dict[str, Any]:
 
 
 def new_reservation(state: ReservationState, *, sequence: int, principal_id: str) -> dict[str, Any]:
-    """All columns of a reservation."""
+    """Return all columns of a reservation."""
     return {
         "id": state.id,
         "budget_id": state.budget_id,
@@ -130,7 +130,7 @@ def new_reservation(state: ReservationState, *, sequence: int, principal_id: str
 
 
 def limit_request_changes(state: LimitRequestState) -> dict[str, Any]:
-    """The columns of a request for another limit that decisions change."""
+    """Return the columns of a request for another limit that decisions change."""
     return {
         "state": str(state.status),
         "approvals": [
@@ -148,7 +148,7 @@ def limit_request_changes(state: LimitRequestState) -> dict[str, Any]:
 
 
 def new_limit_request(state: LimitRequestState) -> dict[str, Any]:
-    """All columns of a request for another limit."""
+    """Return all columns of a request for another limit."""
     return {
         "id": state.id,
         "budget_id": state.budget_id,

@@ -119,7 +119,7 @@ def lock_budgets(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any
 
 
 def reservations(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """Reservations by id."""
+    """Return reservations by id."""
     if not ids:
         return []
     dialect = connection.dialect.name

@@ -43,7 +43,7 @@ class BudgetState:
 
     @property
     def reserved(self) -> Amounts:
-        """The amount that all open reservations hold."""
+        """Return the amount that all open reservations hold."""
         return plus(self.started, self.pending)
 
     @property
@@ -53,12 +53,13 @@ class BudgetState:
 
     @property
     def used(self) -> Amounts:
-        """The amount that the limit bounds: spent and reserved."""
+        """Return the amount that the limit bounds: spent and reserved."""
         return plus(self.exposed, self.pending)
 
     @property
     def headroom(self) -> int:
-        """The room that decides admission, in the filter's units; negative where the filter denies what is used."""
+        """Return the room that decides admission, in the filter's units; negative where the filter denies what is
+        used."""
         return self.filter.headroom(self.used)
 
     def moved(self, move: Move, *, by_correction: bool = False) -> BudgetState:
@@ -146,7 +147,7 @@ class ReservationState:
 
     @property
     def exposed_events(self) -> tuple[Event, ...]:
-        """The events that a report must count.
+        """Return the events that a report must count.
 
         From the start on, this is the whole list, even if only a part was committed. The part may have been chosen by
         looking at outputs, and then only the whole list, which was fixed in advance, bounds the loss. The same holds if

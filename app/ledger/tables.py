@@ -22,7 +22,7 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, AccountingError)
 
 
 def budget_row(account: Account, state: BudgetState) -> dict[str, Any]:
-    """All columns of a budget.
+    """Return all columns of a budget.
 
     Args:
         account: The budget in the books.
@@ -47,12 +47,12 @@ def budget_row(account: Account, state: BudgetState) -> dict[str, Any]:
 
 
 def reservation_row(known: Known) -> dict[str, Any]:
-    """All columns of a reservation."""
+    """Return all columns of a reservation."""
     return rows.new_reservation(known.state, sequence=known.sequence, principal_id=known.principal_id)
 
 
 def limit_request_rows(books: Books) -> dict[str, dict[str, Any]]:
-    """All columns of each request for another limit, by id."""
+    """Return all columns of each request for another limit, by id."""
     return {
         request.id: rows.new_limit_request(request)
         for account in books.accounts.values()
@@ -61,7 +61,8 @@ def limit_request_rows(books: Books) -> dict[str, dict[str, Any]]:
 
 
 def limit_request_faults(session: Session, books: Books, root_id: str) -> Iterator[tuple[str, str]]:
-    """The faults of requests for another limit, each with its budget: a row differs, is missing, or has no entry."""
+    """Yield the faults of requests for another limit, each with its budget: a row differs, is missing, or has no
+    entry."""
     comparison, expected = Comparison(session, LIMIT_REQUESTS), limit_request_rows(books)
     for row in repository.limit_requests(session, root_id):
         values = expected.pop(row.id, None)
@@ -75,7 +76,7 @@ def limit_request_faults(session: Session, books: Books, root_id: str) -> Iterat
 
 
 def exposed_rows(account: Account) -> dict[str, dict[str, Any]]:
-    """All columns of each step that the budget itself has exposed, by the hash of the step."""
+    """Return all columns of each step that the budget itself has exposed, by the hash of the step."""
     found = {}
     for said, count in account.exposed.items():
         if count:

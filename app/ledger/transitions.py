@@ -77,7 +77,7 @@ class Transition:
 
     @property
     def budget(self) -> BudgetState:
-        """The budget that was asked."""
+        """Return the budget that was asked."""
         return self.path[0]
 
 

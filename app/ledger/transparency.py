@@ -62,13 +62,13 @@ class SignedCheckpoint:
 
     @property
     def own_note(self) -> str:
-        """The note without cosignatures."""
+        """Return the note without cosignatures."""
         return self.note.removesuffix("".join(each.line for each in self.cosignatures))
 
 
 @wrong_kinds_are_a_conflict()
 def verifier_key(context: Context) -> VerifierKey:
-    """The public key that verifies the checkpoints that are signed now."""
+    """Return the public key that verifies the checkpoints that are signed now."""
     with context.database.read() as session:
         return VerifierKey.of(_signing_key(session, context), origin_of(tree_of(session).ledger_id))
 
@@ -268,12 +268,12 @@ def _is_good(keys: Sequence[WitnessKey], checkpoint: Checkpoint, signature: Sign
 
 
 def _signing_key(session: Session, context: Context) -> Ed25519PrivateKey:
-    """The key that signs now."""
+    """Return the key that signs now."""
     return context.secrets.signing_key(versions.newest(session, Purpose.SIGNATURES))
 
 
 def _public_keys(context: Context) -> list[bytes]:
-    """The keys of this ledger that are not retired."""
+    """Return the keys of this ledger that are not retired."""
     with context.database.read() as session:
         known = versions.public_keys(session)
     return known or [context.secrets.signing_key(1).public_key().public_bytes_raw()]

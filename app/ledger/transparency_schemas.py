@@ -49,7 +49,7 @@ class InclusionBody(Schema):
 
     @classmethod
     def of(cls, proof: InclusionProof) -> InclusionBody:
-        """The proof, as the contract writes it."""
+        """Return the proof, as the contract writes it."""
         return cls(
             entry_id=proof.entry_id,
             entry_hash=proof.entry_hash,

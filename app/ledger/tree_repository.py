@@ -33,7 +33,7 @@ _LEFT_OUT = (
 
 
 def find(session: Session) -> Row[Any] | None:
-    """The row of the tree; None if somebody has deleted it."""
+    """Return the row of the tree; None if somebody has deleted it."""
     found = checked_rows(session, select(TREES).limit(1), *TREES.c)
     return found[0] if found else None
 
@@ -54,7 +54,7 @@ def oldest_transaction(session: Session) -> int | None:
 
 
 def last_leaf_index(session: Session) -> int:
-    """The place of the newest entry; 0 if there is none."""
+    """Return the place of the newest entry; 0 if there is none."""
     return session.scalar(select(func.max(ENTRIES.c.leaf_index))) or 0
 
 
@@ -98,7 +98,7 @@ def tiles(session: Session) -> Tiles:
 
 
 def leaves(session: Session) -> Iterator[Sequence[Any]]:
-    """All leaves in the order of the tree, in batches: their places, leaf indices and entry hashes."""
+    """Yield all leaves in the order of the tree, in batches: their places, leaf indices and entry hashes."""
     columns = (LEAVES.c.tree_index, LEAVES.c.leaf_index, LEAVES.c.entry_hash)
     statement = select(*columns).order_by(LEAVES.c.tree_index).limit(BATCH)
     batch = checked_rows(session, statement, *columns)
@@ -108,13 +108,13 @@ def leaves(session: Session) -> Iterator[Sequence[Any]]:
 
 
 def nodes(session: Session) -> dict[tuple[int, int], bytes]:
-    """All nodes that are stored, by level and index: one for each 255 leaves."""
+    """Return all nodes that are stored, by level and index: one for each 255 leaves."""
     columns = (NODES.c.level, NODES.c.node_index, NODES.c.hash)
     return {(row.level, row.node_index): row.hash for row in checked_rows(session, select(*columns), *columns)}
 
 
 def leaf_of(session: Session, entry_id: str) -> Row[Any] | None:
-    """An entry with its budget, its hash and its place in the tree, which is None if it has none yet."""
+    """Return an entry with its budget, its hash and its place in the tree, which is None if it has none yet."""
     columns = (ENTRIES.c.id, ENTRIES.c.budget_id, ENTRIES.c.leaf_index, ENTRIES.c.hash)
     statement: Select[Any] = select(*columns, LEAVES.c.tree_index).where(ENTRIES.c.id == entry_id).limit(1)
     is_its_leaf = LEAVES.c.leaf_index == ENTRIES.c.leaf_index
@@ -123,31 +123,31 @@ def leaf_of(session: Session, entry_id: str) -> Row[Any] | None:
 
 
 def entry_at(session: Session, leaf_index: int) -> Row[Any] | None:
-    """The budget and the sequence of the entry with a leaf index."""
+    """Return the budget and the sequence of the entry with a leaf index."""
     columns = (ENTRIES.c.budget_id, ENTRIES.c.sequence)
     statement: Select[Any] = select(*columns).where(ENTRIES.c.leaf_index == leaf_index)
     return session.execute(statement.limit(1)).one_or_none()
 
 
 def places(session: Session, leaf_indices: Sequence[int]) -> dict[int, int]:
-    """The places in the tree of entries, of those that have one."""
+    """Return the places in the tree of entries, of those that have one."""
     wanted = LEAVES.c.leaf_index.in_(leaf_indices)
     columns = (LEAVES.c.leaf_index, LEAVES.c.tree_index)
     return {row.leaf_index: row.tree_index for row in checked_rows(session, select(*columns).where(wanted), *columns)}
 
 
 def checkpoints(session: Session) -> Sequence[Row[Any]]:
-    """All checkpoints that were signed, the oldest first."""
+    """Return all checkpoints that were signed, the oldest first."""
     return checked_rows(session, select(CHECKPOINTS).order_by(CHECKPOINTS.c.number), *CHECKPOINTS.c)
 
 
 def newest_checkpoint(session: Session) -> Row[Any] | None:
-    """The checkpoint that was signed last."""
+    """Return the checkpoint that was signed last."""
     return _newest(session, select(CHECKPOINTS))
 
 
 def checkpoint_at(session: Session, size: int, public_key: str | None = None) -> Row[Any] | None:
-    """The newest checkpoint of a tree of this size, if one was signed; by this key, if one is given."""
+    """Return the newest checkpoint of a tree of this size, if one was signed; by this key, if one is given."""
     statement = select(CHECKPOINTS).where(CHECKPOINTS.c.tree_size == size)
     if public_key is not None:
         statement = statement.where(CHECKPOINTS.c.public_key == public_key)
@@ -155,7 +155,7 @@ def checkpoint_at(session: Session, size: int, public_key: str | None = None) ->
 
 
 def insert_checkpoint(session: Session, values: dict[str, Any]) -> None:
-    """A checkpoint that was signed just now."""
+    """Insert a checkpoint that was signed just now."""
     session.execute(insert(CHECKPOINTS).values(values))
 
 

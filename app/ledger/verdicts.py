@@ -138,7 +138,7 @@ class Verdict:
 
 
 def describe(bad: BadPlace) -> str:
-    """The place and the reason."""
+    """Return the place and the reason."""
     chain = "chain" if bad.budget_id == REGISTER else "budget"
     places = ((chain, bad.budget_id), ("entry", bad.sequence), ("leaf index", bad.leaf_index))
     where = ", ".join(f"{name} {value}" for name, value in places if value is not None)

@@ -114,7 +114,7 @@ class _Reader:
             self._read(entry)
 
     def check_reservations(self, root_id: str) -> None:
-        """The rows of all reservations.
+        """Check the rows of all reservations.
 
         Raises:
             BadPlace: one is not what its entries say.
@@ -146,7 +146,7 @@ class _Reader:
             self._settle(done, entry)
 
     def check_registered(self) -> None:
-        """The rows of all data sets, keys, runs, sweeps, audits and webhooks.
+        """Check the rows of all data sets, keys, runs, sweeps, audits and webhooks.
 
         Raises:
             BadPlace: one is not what the register says, or is missing, or was never registered.

@@ -206,7 +206,7 @@ class _Chain:
         self._subjects.extend(more._subjects)
 
     def hash_at(self, place: int) -> str:
-        """The hash of the entry with a sequence; the hash before the first for 0."""
+        """Return the hash of the entry with a sequence; the hash before the first for 0."""
         end = place * _HASH_BYTES
         return self._hashes[end - _HASH_BYTES : end].hex() if place else GENESIS
 

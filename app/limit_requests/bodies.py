@@ -14,7 +14,8 @@ from app.limit_requests.schemas import ApprovalBody, LimitRequestBody
 
 
 def limit_request_body(request: LimitRequestState) -> dict[str, Any]:
-    """The members of `LimitRequestBody`, as JSON, without names: `with_names` adds them to each answer anew."""
+    """Return the members of `LimitRequestBody` as JSON, without people's names. `with_names` adds these to each
+    answer."""
     return LimitRequestBody(
         id=request.id,
         budget_id=request.budget_id,
@@ -37,6 +38,6 @@ def limit_request_body(request: LimitRequestState) -> dict[str, Any]:
 
 
 def with_names(session: Session, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a request with the names of those who asked for it, approved it and decided it."""
+    """Return the members of a request with the names of the people who made, approved and decided it."""
     approved_by = (each["principal_id"] for each in body["approvals"])
     return {**body, "names": names_of(session, (body["principal_id"], body["decided_by"], *approved_by))}

@@ -86,7 +86,7 @@ def list_limit_requests_of_budget(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """The requests about a budget, open and decided."""
+    """Lists the open and the decided requests about a budget."""
     with context.database.read() as session:
         ledger.get_budget(session, budget_id)
     return _page(context, LimitRequest.budget_id == budget_id, state, cursor, limit)
@@ -105,7 +105,7 @@ def list_limit_requests(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """The requests about all budgets that the key reaches; `state=open` lists those that wait for a decision."""
+    """Lists the requests about all budgets that the key reaches; `state=open` lists those that wait for a decision."""
     return _page(context, reach.limit_requests(principal), state, cursor, limit)
 
 
@@ -116,7 +116,7 @@ def list_limit_requests(
     response_model=LimitRequestBody,
 )
 def get_limit_request(context: CurrentContext, _: Reader, limit_request_id: str) -> JSONResponse:
-    """One request: the limit that is asked for, and how it was decided."""
+    """Returns one request: the wanted limit, and the decision."""
     with context.database.read() as session:
         body = limit_request_body(limit_request_state(repository.get(session, limit_request_id)))
         return JSONResponse(with_names(session, body))
@@ -156,7 +156,7 @@ def refuse_limit_request(
     limit_request_id: str,
     request: Annotated[DecisionRequest, Body(openapi_examples=REFUSE_EXAMPLES)],
 ) -> JSONResponse:
-    """One owner is enough, even if others have approved it."""
+    """One owner can refuse it, even if others have approved it."""
     command = RefuseLimit(request.reason)
     return _decide(context, principal, key, limit_request_id, "refuse_limit_request", command, request)
 

@@ -1,4 +1,4 @@
-"""All SQL on requests for another limit, writing aside: that is the ledger's."""
+"""All SQL that reads requests for another limit. The ledger writes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.tables.states import LimitRequestStatus
 
 
 def get(session: Session, limit_request_id: str) -> LimitRequest:
-    """The request, to look at.
+    """Return the request, for reading only.
 
     Raises:
         Problem: 404.
@@ -37,9 +37,9 @@ def page(
     Args:
         session: A session.
         before: None for the first page.
-        limit: Most requests.
-        within: Which ones: those of a budget, or those that the reader reaches.
-        state: Only those in this state.
+        limit: The largest number of requests.
+        within: The condition on requests: those of a budget, or those that the reader may see.
+        state: Return only requests in this state.
     """
     statement = select(LimitRequest).where(within)
     if state is not None:

@@ -13,7 +13,7 @@ from app.tables.states import LimitRequestStatus
 
 
 class AskRequest(Schema):
-    """The limit that is wanted. The kind of the filter stays, and its orders or its rate of failures."""
+    """The wanted limit. The kind of the filter stays the same, and so do its orders or its rate of failures."""
 
     filter: FilterSchema
     reason: Reason = Field(
@@ -46,11 +46,13 @@ class LimitRequestBody(Schema):
     reason: str
     principal_id: str = Field(description="Who asked.")
     approvals_needed: int = Field(
-        description="How many principals must approve, none of them the one who asked: as the setting `approvals` was "
-        "when this was asked. If the setting has grown since, the larger number counts."
+        description="How many principals other than the one who asked must approve: the setting `approvals` at the "
+        "time of the request, or its present value if that is larger."
     )
     approvals: list[ApprovalBody]
-    decided_by: str | None = Field(description="Who approved last, refused or withdrew; null while it is open.")
+    decided_by: str | None = Field(
+        description="Who gave the last approval, refused or withdrew; null while it is open."
+    )
     decision_reason: str | None
     created_at: datetime
     decided_at: datetime | None

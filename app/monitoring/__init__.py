@@ -1,1 +1,1 @@
-"""Health and metrics: what the operator is told of this process and of the whole service."""
+"""Health and metrics of this process and of the whole service, for the operator."""

@@ -34,7 +34,7 @@ MOST_NAMED = 20
 
 
 class ProcessState(Collector):
-    """Gates, pools and the cache: read from memory."""
+    """Metrics of gates, pools and the cache, read from memory."""
 
     def __init__(self, context: Context, answers: AnswerCache) -> None:
         self._context = context
@@ -88,7 +88,8 @@ class ProcessState(Collector):
 
 
 def state_registry(context: Context, answers: AnswerCache) -> CollectorRegistry:
-    """The registry of values read at each scrape; `Metrics` has those that are counted as events happen."""
+    """Return the registry of values that are read at each scrape. `Metrics` has the values that are counted as events
+    happen."""
     registry = CollectorRegistry()
     registry.register(ProcessState(context, answers))
     registry.register(DatabaseState(context))
@@ -97,7 +98,7 @@ def state_registry(context: Context, answers: AnswerCache) -> CollectorRegistry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The numbers read from the tables, and when, by the process's own clock."""
+    """The numbers read from the tables, and the time of reading, by the process's own clock."""
 
     taken: float
     runs: dict[str, int]
@@ -111,7 +112,7 @@ class Snapshot:
 
 
 class DatabaseState(Collector):
-    """The tables, asked at most once in `BELIEVED_S`."""
+    """Metrics of the tables, which are read at most once in `BELIEVED_S`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

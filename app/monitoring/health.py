@@ -1,4 +1,4 @@
-"""Health: does the process answer, and can it do its work."""
+"""Health: whether the process answers, and whether it can do its work."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Checks(Schema):
     database: State = Field(description="`ok`: It answers. `failing`: It does not.")
     db_schema: State = Field(
         alias="schema",
-        description="`ok`: It is the one that this version was written for. `failing`: It is another one.",
+        description="`ok`: It fits this version. `failing`: It belongs to another version.",
     )
     fence: State = Field(
         description="`ok`: The database has everything that was acknowledged. `failing`: It has not, or nobody can "
@@ -76,7 +76,7 @@ class Readiness(Schema):
 
 
 class LastLook:
-    """The last findings about the parts. There is one look at a time, and one per `BELIEVED_S`, whoever asks."""
+    """The last findings about the parts. There is one check at a time, and at most one in `BELIEVED_S`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -84,11 +84,11 @@ class LastLook:
         self._taken = -math.inf
 
     def found(self, context: Context, began: float) -> dict[str, State | Workers | Witnessed]:
-        """The state of each part.
+        """Return the state of each part.
 
         Args:
             context: The process's context.
-            began: When the server did, by the process's own clock.
+            began: The start of the server, by the process's own clock.
         """
         with self._lock:
             if time.monotonic() - self._taken >= BELIEVED_S:
@@ -107,7 +107,7 @@ class LastLook:
 
 @router.get("/live", summary="Check whether the process answers")
 async def health_live() -> Health:
-    """Asks nothing of database, disk or workers: restarting the process would mend none of them."""
+    """This does not check the database, the disk or workers, since restarting the process would mend none of them."""
     return Health()
 
 
@@ -115,10 +115,10 @@ async def health_live() -> Health:
     "/ready",
     summary="Check whether requests should be sent here",
     response_model=Readiness,
-    responses={503: {"description": "A part is not as it should be; the member `checks` names it."}},
+    responses={503: {"description": "A part is not as it should be. The member `checks` names it."}},
 )
 def health_ready(context: CurrentContext, request: Request) -> Readiness:
-    """Database, schema, data folder and workers, each by its name."""
+    """Returns the state of the database, the schema, the data folder and the workers, by name."""
     state: Any = request.app.state
     found = state.last_look.found(context, getattr(state, "began", -math.inf))
     checks = {**found, "accepting": "failing" if getattr(state, "is_stopping", False) else "ok"}

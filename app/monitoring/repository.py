@@ -1,4 +1,5 @@
-"""Database queries of the metrics: counts alone, each of a bounded number of rows, and nothing that is withheld."""
+"""Database queries of the metrics. They return only counts, read a bounded number of rows, and use nothing that is
+withheld."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ MOST_BUDGETS = 2_000
 
 
 def runs_by_state(session: Session) -> dict[str, int]:
-    """Return how many runs are in each state, `MOST_ROWS` at most. Trials that nobody sees are not counted."""
+    """Return how many runs are in each state, at most `MOST_ROWS`. Hidden trials are not counted."""
     return {
         str(state): _count(session, select(Run.id).where(Run.state == state, ~Run.is_withheld)) for state in RunState
     }
@@ -34,7 +35,7 @@ def oldest_queued(session: Session) -> datetime | None:
 
 
 def overdue_reservations(session: Session, now: datetime) -> int:
-    """Reservations that were started and not committed in their time."""
+    """Count reservations that were started and not committed in time."""
     statement = select(Reservation.id).where(
         Reservation.resolved_at.is_(None),
         Reservation.state == ReservationStatus.STARTED,
@@ -51,7 +52,8 @@ def contradicted_audits(session: Session) -> int:
 
 
 def budgets(session: Session) -> Iterator[Budget]:
-    """The newest budgets, with what their shares take; one row more than `MOST_BUDGETS` shows that there are more."""
+    """Return the newest budgets with the columns for their shares. A row beyond `MOST_BUDGETS` shows that there are
+    more."""
     columns = (Budget.id, Budget.filter, Budget.spent, Budget.started, Budget.pending, Budget.overdrawn)
     statement = select(Budget).order_by(Budget.created_at.desc()).limit(MOST_BUDGETS + 1).options(load_only(*columns))
     return iter(session.scalars(statement))

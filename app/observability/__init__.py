@@ -1,1 +1,1 @@
-"""Means to inform the operator: logs without data, request ids, counters."""
+"""Information for the operator: logs without data, request ids, counters."""

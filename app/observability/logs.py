@@ -1,7 +1,7 @@
-"""Logs: one line per event, JSON or text, from our code and from the libraries alike, and never an exception's message.
+"""Logs, with one line of JSON or text per event, from our code and from libraries. No line has an exception's message.
 
 Messages of exceptions quote values (statements with their parameters, rejected inputs), and values may be data. So a
-log line carries the type and the positions of an exception and nothing else of it.
+log line has only the type and the positions of an exception.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def log_thread(failure: threading.ExceptHookArgs) -> None:
 
 
 def with_request_id(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Add the id of the request that is worked for, if there is one."""
+    """Add the id of the present request, if there is one."""
     request_id = REQUEST_ID.get()
     if request_id is not None:
         event.setdefault("request_id", request_id)
@@ -86,7 +86,7 @@ def with_request_id(_logger: WrappedLogger, _name: str, event: EventDict) -> Eve
 
 
 def with_trace_id(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Add the id of the trace that is recorded of the request, if one is."""
+    """Add the id of the request's trace, if it is recorded."""
     span = spans.current()
     if span is not None:
         event.setdefault("trace_id", f"{span.get_span_context().trace_id:032x}")
@@ -105,14 +105,15 @@ def exception_without_values(_logger: WrappedLogger, _name: str, event: EventDic
 
 
 def task_without_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Keep the first words of what asyncio tells: it goes on with arguments and exceptions as they are."""
+    """Keep only the first words of asyncio's messages, since arguments and exceptions follow them."""
     if event.get("logger") == "asyncio":
         event["event"] = _QUOTED.split(str(event["event"]), maxsplit=1)[0]
     return event
 
 
 def exporter_without_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Keep of OpenTelemetry's lines that it failed alone: they quote exceptions and what a collector answers."""
+    """Reduce OpenTelemetry's lines to the fact that it failed, since they quote exceptions and a collector's
+    answers."""
     if str(event.get("logger")).startswith("opentelemetry."):
         event["event"] = "traces_not_sent"
     return event

@@ -1,7 +1,7 @@
 """Counters and timers of this process for `GET /metrics`, in a registry of its own.
 
-Labels are names from our own code: templates of routes, classes of status codes, evaluators. Nothing that a caller or a
-record chose ever becomes one.
+Labels are names from our own code: templates of routes, classes of status codes, evaluators. No text from a caller or a
+record ever becomes a label.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class VerificationResult(StrEnum):
     INVALID = "invalid"
     """The ledger is not what it wrote, or does not begin with a checkpoint that its own key has signed."""
     OTHER_CHECKPOINT = "other_checkpoint"
-    """It does not begin with a checkpoint that was given with it, which whoever asked may have made up."""
+    """It does not begin with the checkpoint in the request, which may have been made up."""
 
 
 def method_of(text: str) -> str:
-    """A method as logs and labels write it; what is none is the client's own text."""
+    """Return a method as logs and labels write it. Unknown methods have one name for all, since they are the client's
+    own text."""
     return text if text in METHODS else "other"
 
 
@@ -113,10 +114,10 @@ class Metrics:
         """Count a request.
 
         Args:
-            method: As `method_of` has it.
+            method: The method, as `method_of` returns it.
             route: The route's template.
             status: The status of the answer; 0 if there was none.
-            seconds: From its beginning to its end.
+            seconds: The duration of the request.
         """
         self._ended()
         key = (method, route, status // 100)
@@ -126,7 +127,7 @@ class Metrics:
         child.observe(seconds)
 
     def replayed(self) -> None:
-        """Count an answer that was stored under its idempotency key."""
+        """Count an answer that was replayed for its idempotency key."""
         self._replays.inc()
 
     def refused_by_quota(self, quota: str) -> None:
@@ -134,7 +135,7 @@ class Metrics:
         self._quota_refusals.labels(quota).inc()
 
     def evaluated(self, evaluator: str, seconds: float, values: int = 1) -> None:
-        """Count values of the engine that took so long together."""
+        """Count values of the engine, and the time that they took together."""
         child = self._evaluations.labels(evaluator)
         for _ in range(values):
             child.observe(seconds / values)
@@ -150,12 +151,12 @@ class Metrics:
         self._webhooks.labels(result).inc()
 
     def witness_asked(self, name: str, result: str, count: int = 1) -> None:
-        """Count requests to a witness, which the settings name; with a count of 0 the number is there from then on."""
+        """Count requests to a witness that the settings name. A count of 0 makes the metric appear."""
         self._witnesses.labels(name, result).inc(count)
 
     @contextmanager
     def evaluation(self) -> Iterator[Evaluated]:
-        """Time the values that are found in the block; what raises is not counted."""
+        """Time the values that are found in the block. If the block raises, nothing is counted."""
         found = Evaluated()
         began = time.perf_counter()
         with spans.part("evaluation"):
@@ -165,7 +166,8 @@ class Metrics:
 
 
 class _LastValid(Collector):
-    """No sample before there was a valid verification: a time of 0 would be one in 1970."""
+    """The time of the last valid verification. Before the first one there is no sample, since a time of 0 would mean
+    1970."""
 
     moment: float | None = None
 

@@ -1,4 +1,5 @@
-"""The outermost layer of a request: its id, its log line and metrics, headers of every answer, and the last answer."""
+"""The outermost layer of a request: its id, its log line and metrics, the headers of every answer, and the answer to
+unexpected errors."""
 
 from __future__ import annotations
 
@@ -41,11 +42,12 @@ _REPLAYED = (b"idempotency-replayed", b"true")
 
 
 class AnswerInterrupted(Exception):
-    """An answer broke after its first byte: the connection is given up. Carries nothing of the cause."""
+    """An answer broke off after its first byte, so the connection is given up. The exception says nothing about the
+    cause."""
 
 
 class RequestBoundary:
-    """ASGI middleware. No exception leaves it with a value in it, and no request leaves without an answer."""
+    """ASGI middleware. No exception that leaves it holds a value, and every request gets an answer."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, believed: tuple[Network, ...] = ()) -> None:
         self.app = app
@@ -89,7 +91,7 @@ class RequestBoundary:
             REQUEST_ID.reset(token)
 
     def _tell(self, scope: Scope, status: int, seconds: float, span: Span | None) -> None:
-        """One log line, the metrics, and what its span is called."""
+        """Write one log line, update the metrics, and name the span."""
         method, route = method_of(scope["method"]), _route_of(scope)
         if span is not None:
             describe(span, method, route, status)
@@ -127,12 +129,12 @@ def _with_headers(given: Iterable[tuple[bytes, bytes]], path: str, request_id: s
 
 
 def _route_of(scope: MutableMapping[str, Any]) -> str:
-    """The route's template. The path itself is the client's text and stays out of logs and metrics."""
+    """Return the route's template. The path itself is the client's text, and must not appear in logs and metrics."""
     found = getattr(scope.get("route"), "path", None)
     return str(found or scope["state"].get("route", NO_ROUTE))
 
 
 def _principal_of(scope: MutableMapping[str, Any]) -> str | None:
-    """The id of the key, or None if there is none or the request was refused before it was looked at."""
+    """Return the id of the key; None if there is none, or the request was refused before the key was read."""
     # Whoever it is: who may ask is decided in layers above this one.
     return getattr(scope["state"].get("principal"), "id", None)

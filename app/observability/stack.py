@@ -1,4 +1,4 @@
-"""The origin of an exception, without its message: messages quote values, and values may be data."""
+"""The origin of an exception, without its message, since messages quote values, and values may be data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LINES = 40
 
 
 def stack_lines(error: BaseException) -> list[str]:
-    """Types and positions, innermost exception first; at most `LINES` lines.
+    """Return types and positions, innermost exception first, in at most `LINES` lines.
 
     >>> try:
     ...     int("a datum")

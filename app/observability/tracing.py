@@ -1,7 +1,7 @@
-"""Traces by OpenTelemetry: who records, where spans go, and the span of a request.
+"""Traces by OpenTelemetry: whether they are recorded, where spans are sent, and the span of a request.
 
-The provider is this module's own and never the process's global one, so that no library's instrumentation joins in with
-attributes of its own choice: addresses with their queries, statements, messages of exceptions.
+The provider belongs to this module and is never the process's global one. So instrumentation of libraries cannot add
+its own attributes, such as addresses with their queries, statements, or messages of exceptions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OTHER_METHOD = "_OTHER"
 
 @contextmanager
 def tracing(settings: Settings, process: Process) -> Iterator[None]:
-    """Record and send spans inside the block, where the settings name a collector."""
+    """Record and send spans inside the block, if the settings name a collector."""
     if not settings.traces_url:
         yield
         return
@@ -108,11 +108,11 @@ def _provider(settings: Settings, process: Process) -> TracerProvider:
 
 @contextmanager
 def request_span(scope: Scope, believed: tuple[Network, ...]) -> Iterator[Span | None]:
-    """The span of a request; None if none is recorded. `describe` says what it was, once that is known.
+    """Begin the span of a request; None if none is recorded. `describe` adds what the request was, once that is known.
 
     Args:
-        scope: The request's, with the address of whoever is connected.
-        believed: Networks whose ``traceparent`` is believed.
+        scope: The request's scope, with the address of the connected client.
+        believed: Networks from which ``traceparent`` is believed.
     """
     tracer = spans.tracer()
     if tracer is None:
@@ -131,11 +131,11 @@ def request_span(scope: Scope, believed: tuple[Network, ...]) -> Iterator[Span |
 
 
 def describe(span: Span, method: str, route: str, status: int) -> None:
-    """Say what a request was.
+    """Add to a span what its request was.
 
     Args:
-        span: Its span.
-        method: As `app.observability.metrics.method_of` has it.
+        span: The span of the request.
+        method: The method, as `app.observability.metrics.method_of` returns it.
         route: The route's template.
         status: The status of the answer; 0 if there was none.
     """
@@ -152,10 +152,10 @@ def describe(span: Span, method: str, route: str, status: int) -> None:
 
 
 def _parent(scope: Scope, believed: tuple[Network, ...]) -> Context:
-    """The span that a request is a part of: that of its ``traceparent``, where whoever is connected is believed.
+    """Return the parent of a request's span: the span in its ``traceparent``, if the connected client is believed.
 
-    Anybody else could choose which trace a request appears in, and that all of theirs are recorded. Ids and the flag
-    are taken of it; ``tracestate`` and ``baggage`` are a caller's text, and are not read.
+    Otherwise, anybody could choose the trace in which a request appears, and have all their requests recorded. Only the
+    ids and the flag are used. ``tracestate`` and ``baggage`` are a caller's text, and are not read.
     """
     from opentelemetry.context import Context  # noqa: PLC0415
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415

@@ -1,1 +1,1 @@
-"""The OpenAPI document: how it is made. What is served is the committed file that is made so."""
+"""How the OpenAPI document is made. The service serves the committed file."""

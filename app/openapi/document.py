@@ -56,7 +56,7 @@ TAGS = [
         "name": "Runs",
         "description": "Private trainings, executed as their plan says and charged before they begin; sweeps of them.",
     },
-    {"name": "Audits", "description": "Attacks with canaries on a plan, kept beside what is claimed of it."},
+    {"name": "Audits", "description": "Attacks with canaries on a plan, kept beside its claim."},
     {"name": "Keys", "description": "Who is let in: scopes, budgets within reach, limits, rotation."},
     {"name": "Health", "description": "For supervisors and monitoring."},
 ]
@@ -64,7 +64,7 @@ TAGS = [
 _SECURITY_SCHEME = {
     "type": "http",
     "scheme": "bearer",
-    "description": "A key, `epsilond_...`, as it is, without the word Bearer. `epsilond keys create` makes the first "
+    "description": "A key, `epsilond_...`, unchanged, without the word Bearer. `epsilond keys create` makes the first "
     "one, `POST /v1/keys` more. A server without keys answers its own machine: calculations need nothing there, all "
     "else its token, `epsilond_local_...`, from the file `local-token` in its data folder.",
 }
@@ -110,7 +110,8 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _describe_idempotency_key(operation: dict[str, Any]) -> None:
-    """The endpoints take any header or none, and say themselves what is wrong with it: no type of theirs tells."""
+    """Describe the header Idempotency-Key. The types of endpoints do not show it, since endpoints check the header
+    themselves."""
     parameters = operation.get("parameters", ())
     for parameter in parameters:
         if parameter["name"] == "Idempotency-Key":

@@ -1,7 +1,7 @@
-"""The error codes that each operation can answer with: those of its shape, and those of its own.
+"""The error codes that each operation can answer with: general codes and its own.
 
-What a code means stands in `app.problem_catalogue`; here only where it occurs. The tests hold every answer that they
-see against this.
+`app.problem_catalogue` says what a code means; this module says where it occurs. The tests compare every answer that
+they see with this list.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ _OWN: Mapping[str, str] = {
 
 
 def codes_of(path: str, operation: Mapping[str, Any]) -> list[str]:
-    """The codes of one operation, in the order of the catalogue."""
+    """Return the codes of one operation, in the order of the catalogue."""
     parameters = {parameter["name"] for parameter in operation.get("parameters", ())}
     parts = [_EVERYWHERE, _OWN.get(operation["operationId"], "")]
     if not path.startswith("/health"):
@@ -150,14 +150,14 @@ def codes_of(path: str, operation: Mapping[str, Any]) -> list[str]:
 
 
 def describe_codes(problem: dict[str, Any]) -> None:
-    """Say in the schema of a problem what each code means."""
+    """Add the meaning of each code to the schema of a problem."""
     code = problem["properties"]["code"]
     meanings = (f"- `{name}`: {meaning}" for name, (_, meaning) in PROBLEMS.items())
     code["description"] = "\n".join([code["description"], "", *meanings])
 
 
 def describe_errors(path: str, operation: dict[str, Any]) -> None:
-    """Document each status with the codes that come with it. What they mean, the schema of a problem says."""
+    """Document each status with its codes. The schema of a problem has their meanings."""
     if not path.startswith("/health"):
         operation["security"] = [{"key": []}]
     responses = {status: answer for status, answer in operation.get("responses", {}).items() if status < "400"}

@@ -1,7 +1,7 @@
-"""Examples that stand with no endpoint: of parameters, of bodies that may be left out, and of answers.
+"""Examples that no endpoint has: those of parameters, of optional bodies, and of answers.
 
-The answers are those of a fresh server to the first example of each operation. `make openapi` asks for them and writes
-them into the document; a test asks again and compares.
+The answers are what a fresh server returns for the first example of each operation. `make openapi` requests them and
+writes them into the document. A test requests them again and compares.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _ANSWERED_BY: Mapping[str, str] = {
 
 
 def add_examples(operation: dict[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Give an operation the examples that its endpoint does not; ``answers`` are by operation and status."""
+    """Add the examples that the endpoint of an operation does not have. ``answers`` are by operation and status."""
     name = operation["operationId"]
     for parameter in operation.get("parameters", ()):
         if (name, parameter["name"]) in _PARAMETERS:

@@ -1,4 +1,4 @@
-"""How the document is written: in few bytes, and in lines that a review can compare."""
+"""How the document is written: in few bytes, and in lines that reviewers can compare."""
 
 from __future__ import annotations
 

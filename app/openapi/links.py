@@ -1,4 +1,4 @@
-"""The links of the OpenAPI document: they tell a client how to go on with the answer that it was given.
+"""The links of the OpenAPI document. They tell a client how to continue with an answer.
 
 A link names the operation that comes next and says which of its parameters, or which fields of its body, are in the
 answer, or in the request that was answered.
@@ -21,8 +21,8 @@ class Link:
 
     Attributes:
         target: The operation that comes next.
-        parameters: Its parameters, by name; those of a query are named `query.<name>`.
-        body: Fields of its body; the others are as free as ever.
+        parameters: Parameters of the target, by name; query parameters are named `query.<name>`.
+        body: Fields of the target's body. Other fields are up to the client.
     """
 
     target: str
@@ -134,7 +134,7 @@ LINKS: Mapping[tuple[str, int], list[Link]] = {
 
 
 def links_of(operation_id: str) -> dict[str, dict[str, Any]]:
-    """The links of an operation's answers, as the document has them: by status, then by the operation that comes next.
+    """Return the links of an operation's answers in the form of the document: by status, then by the next operation.
 
     >>> links_of("create_audit")
     {'201': {'get_audit': {'operationId': 'get_audit', 'parameters': {'audit_id': '$response.body#/id'}}}}

@@ -1,4 +1,4 @@
-"""Shared parts of the document: each stands once, under `components`, and the others refer to it."""
+"""Shared parts of the document. Each appears once, under `components`, and its other places refer to it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def share_schemas(document: dict[str, Any]) -> None:
 
 
 def share_errors(operations: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Replace each error answer by a reference, and return the answers that are referred to by their names.
+    """Replace each error answer by a reference, and return the answers by the names in the references.
 
     An answer is named for its status and for the first operation that gives it, so that a new operation renames none.
     """
@@ -106,7 +106,7 @@ def share_parameters(operations: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def resolved(document: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a part of the document as it stands there, be it by reference or not."""
+    """Return a part of the document; a reference is resolved."""
     if "$ref" not in part:
         return part
     found: Any = document
@@ -117,7 +117,7 @@ def resolved(document: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[st
 
 
 def nodes(part: Any) -> Iterator[dict[str, Any]]:
-    """Return every object of a part of the document that may be a schema; values and examples are none."""
+    """Return every object in a part of the document that may be a schema, but no values and examples."""
     if isinstance(part, dict):
         yield part
     for _, _, node in _places(part):
@@ -125,7 +125,7 @@ def nodes(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def _places(part: Any) -> Iterator[tuple[MutableMapping[Any, Any], Any, dict[str, Any]]]:
-    """Every object within a part of the document, with what holds it and under which key."""
+    """Yield every object within a part of the document, with its parent and its key there."""
     members = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
     for key, value in list(members):
         if key not in _VALUES:
@@ -135,5 +135,5 @@ def _places(part: Any) -> Iterator[tuple[MutableMapping[Any, Any], Any, dict[str
 
 
 def _without_place(node: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without what is about its place, unless the shared schema says it, too."""
+    """Return a schema without the members that describe its place, unless the shared schema has them, too."""
     return {member: value for member, value in node.items() if member in shared or member not in _OF_THE_PLACE}

@@ -1,6 +1,6 @@
-"""Meanings of enumerations' values: the text under each member, told where the document lists the members.
+"""Meanings of the values of enumerations, taken from the text under each member and added to the document.
 
-A kind of a union needs no such text: the docstring of its model explains it, and is the description of its schema.
+The kinds of a union need no such text. The docstring of each model explains its kind, and describes its schema.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def explain_values(document: dict[str, Any]) -> None:
 
 @cache
 def meanings(enumeration: type[StrEnum]) -> Mapping[str, str]:
-    """Return the text under each member, which Python itself forgets.
+    """Return the text under each member, which Python does not keep.
 
     >>> from accounting.relations import NeighboringRelation
     >>> meanings(NeighboringRelation)["add_or_remove_one"]

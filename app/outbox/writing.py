@@ -1,7 +1,7 @@
-"""Messages to webhooks, written in the same transaction as what they tell of.
+"""Messages to webhooks, written in the transaction of the events that they report.
 
-A message says nothing that a reader of the webhook's budget could not see: budgets at or under it, their amounts,
-reservations and requests by their ids. It names no principal, and no budget above.
+A message says nothing that a reader of the webhook's budget could not see: budgets at or under it, their amounts, and
+ids of reservations and requests. It names no principal, and no budget above.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _SUBSCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Subscription:
-    """The interest of an active webhook.
+    """The events that an active webhook wants.
 
     Attributes:
-        webhook_id: Its id.
-        budget_id: It is told of this budget, and of all under it.
-        events: What it wants to hear.
+        webhook_id: The webhook's id.
+        budget_id: The webhook is told about this budget, and about all budgets under it.
+        events: The kinds of events that it wants.
         fractions: The fractions of the limit, for `WebhookEvent.SPENDING_THRESHOLD`.
     """
 
@@ -57,13 +57,13 @@ class Subscription:
 
 @dataclass(frozen=True)
 class Message:
-    """Something to tell one webhook.
+    """A message to one webhook.
 
     Attributes:
-        webhook_id: Which one.
+        webhook_id: The webhook.
         event: What has happened.
-        data: JSON; what else the message says.
-        subject: What it is about: a webhook is told of it once.
+        data: The rest of the message, as JSON.
+        subject: What the message is about. A webhook is told once about each subject.
     """
 
     webhook_id: str
@@ -73,7 +73,7 @@ class Message:
 
 
 def subscriptions(connection: Connection, budget_ids: Sequence[str]) -> list[Subscription]:
-    """The active webhooks of budgets."""
+    """Return the active webhooks of budgets."""
     if not budget_ids:
         return []
     dialect = connection.dialect.name
@@ -82,7 +82,7 @@ def subscriptions(connection: Connection, budget_ids: Sequence[str]) -> list[Sub
 
 
 def write(connection: Connection, messages: Iterable[Message], now: datetime) -> None:
-    """Put messages into the outbox, to be delivered from now on, once the caller's transaction is committed."""
+    """Put messages into the outbox. They are delivered once the caller's transaction is committed."""
     to_write = list(messages)
     there = _kept(connection, {message.webhook_id for message in to_write})
     for message in to_write:
@@ -91,11 +91,12 @@ def write(connection: Connection, messages: Iterable[Message], now: datetime) ->
 
 
 def write_denial(connection: Connection, path: Sequence[str], now: datetime) -> None:
-    """Tell of a reservation that was refused for want of room; a flood of them makes one message a minute.
+    """Write messages about a reservation that was refused because the budget lacks room. Many refusals make one message
+    a minute.
 
     Args:
         connection: The connection of the transaction that stores the refusal.
-        path: The ids of the budget that was asked and of those above it.
+        path: The ids of the budget that refused and of the budgets above it.
         now: The time of the refusal.
     """
     wanted = [each for each in subscriptions(connection, path) if WebhookEvent.DENIED in each.events]
@@ -107,9 +108,10 @@ def write_denial(connection: Connection, path: Sequence[str], now: datetime) -> 
 
 
 def _kept(connection: Connection, webhook_ids: Collection[str]) -> set[str]:
-    """Return those webhooks that are still there, and keep them until the transaction ends.
+    """Return the webhooks that still exist, and lock them until the transaction ends.
 
-    Otherwise whoever deletes one at this moment would have the caller's transaction fail: a start, or a commit.
+    Otherwise, deleting a webhook at this moment would make the caller's transaction fail, which may be a start or a
+    commit.
     """
     if not webhook_ids:
         return set()
@@ -132,7 +134,7 @@ def _add_denial(connection: Connection, webhook_id: str, budget_id: str, now: da
 
 
 def _joined(connection: Connection, message_id: str) -> bool:
-    """Count one more denial in a message, if nobody has begun to send it."""
+    """Count one more denial in a message, unless somebody has begun to send it. Return whether it was counted."""
     joined = update(MESSAGES).where(MESSAGES.c.id == message_id, _IS_UNTOUCHED).values(count=MESSAGES.c.count + 1)
     return connection.execute(joined).rowcount == 1
 

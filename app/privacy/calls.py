@@ -34,7 +34,7 @@ class CallSource(Schema):
     epochs: float | None = Field(None, gt=0, le=MAX_COUNT)
     steps: OptionalInteger = Field(None, ge=1, le=MAX_COUNT)
     noise_multiplier: float | None = Field(
-        None, ge=1e-3, le=1e6, description="What the library found, where the call lets it look for the noise."
+        None, ge=1e-3, le=1e6, description="The noise that the library found, if the call lets it search for the noise."
     )
     batches: Batches | None = Field(
         None, strict=False, description="What the loader really does; if null, what the call says."

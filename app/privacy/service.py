@@ -35,13 +35,13 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
     if request.certify and request.group_size > 1:
         raise unprocessable(
             "unsupported",
-            "the second opinion is on single records: ask with group_size 1, or without certify",
+            "the second opinion is about single records: ask with group_size 1, or without certify",
             "certify",
         )
     if request.certificate and isinstance(request.delta or request.epsilon, list):
         raise unprocessable(
             "unsupported",
-            "certificates are of one value: ask with one delta or epsilon, not a list",
+            "a certificate is about one value: give one delta or epsilon, not a list",
             "certificate",
         )
     evaluation = Evaluation(context, events, relation, MOST_SECONDS, request.group_size, request.effort)

@@ -111,7 +111,7 @@ def list_reservations(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """The open and resolved reservations of the budget."""
+    """Lists the open and the resolved reservations of the budget."""
     after, now = decode_cursor(cursor, int), context.clock()
     with context.database.read() as session:
         get_budget(session, budget_id)
@@ -136,7 +136,7 @@ def list_reservations(
     response_model=ReservationBody,
 )
 def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> JSONResponse:
-    """One reservation: its state, what it holds or has spent, and what its budget still admits."""
+    """Returns one reservation: its state, what it holds or has spent, and what its budget still admits."""
     with context.database.read() as session:
         row = service.get_reservation(session, reservation_id)
         (body,) = service.bodies(session, [row], context.clock())
@@ -224,7 +224,7 @@ async def commit_reservation(
         detail = "Only a key with the scope refunds may state that no noise was drawn for the rest, and give it up."
         raise Problem(403, "forbidden", detail)
     if gives_up and events is None:
-        detail = "events must say which part of the reserved events happened where the rest is given up"
+        detail = "events must say which part of the reserved events happened if the rest is given up"
         raise unprocessable("missing_events", detail, "events")
     keyed = keyed_request(context, principal.id, key, f"commit {reservation_id}", request or CommitRequest())
 

@@ -21,8 +21,9 @@ _WHY: Mapping[str, str] = {
     "pure_dp": "The largest losses of all steps add up, with delta 0; the tight number uses the delta.",
     "approximate_dp": "The plan is priced tightly at the reservation's delta, which is less than the delta here.",
     "approximate_gaussian_dp": "The plan is charged as a Gaussian that covers its whole profile, not its epsilon at "
-    "one delta: so the budget holds although later plans are chosen by looking at outputs.",
-    "zcdp": "Rho adds up, and does not say how losses lie beyond it; sampling does not lower it.",
+    "one delta. So the budget holds even if later plans are chosen by looking at outputs.",
+    "zcdp": "Rho adds up. It leaves out details of the losses, so the tight number is smaller. Sampling does not lower "
+    "rho.",
     "gaussian_dp": "Squares of mu add up; sampling does not lower them.",
     "renyi_dp": "Divergences add up at a few orders, each with its share of delta; the best one becomes an epsilon.",
 }

@@ -23,9 +23,9 @@ from app.problems import from_accounting, not_found, unprocessable
 from app.reservations import repository
 
 _NOTHING_GIVEN_BACK = (
-    "nothing is given back for the rest of these events: an approximate_gaussian_dp budget gives something back for "
-    "Gaussian steps on full batches and on batches that are drawn anew in every step, to plans without a pure epsilon "
-    "in it; commit without give_up_tail, which charges all of it"
+    "nothing is given back for the rest of these events: an approximate_gaussian_dp budget gives back only for "
+    "Gaussian steps on full batches or on batches that are drawn anew in every step, in plans without a pure epsilon; "
+    "commit without give_up_tail, which charges all of it"
 )
 
 

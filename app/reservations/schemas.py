@@ -164,6 +164,6 @@ class ReservationBody(Schema):
     warnings: list[LedgerWarning]
     price: PriceBody | None = Field(
         None,
-        description="The answer to a dry run has it, denied or not, if the budget or its reports have a delta. If a "
-        "reservation is denied, it lacks the prices in other kinds and in parts.",
+        description="Given if the budget or its reports have a delta, in the answers to dry runs and to denied "
+        "reservations; the latter lack the prices in other kinds and in parts.",
     )

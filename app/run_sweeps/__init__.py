@@ -1,1 +1,1 @@
-"""`/v1/run-sweeps`: a grid of runs under one charge, of which all are released, or the best one alone."""
+"""`/v1/run-sweeps`: a grid of runs under one charge. Either all of them are released, or only the best one."""

@@ -110,7 +110,7 @@ def _cost(context: CurrentContext, principal: Principal, prepared: preparation.P
 def list_run_sweeps(
     context: CurrentContext, principal: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[RunSweepSummary]:
-    """All sweeps of runs, without their cells."""
+    """Lists all sweeps of runs, without their cells."""
     with context.database.read() as session:
         sweeps, next_cursor = service.list_page(session, cursor, limit, reach.run_sweeps(principal))
         return Page[RunSweepSummary](items=[summary(session, sweep) for sweep in sweeps], next_cursor=next_cursor)

@@ -1,4 +1,4 @@
-"""The grid of a request: what the sweep says, and a run request for each cell, with faults where they are."""
+"""The grid of a request: the settings of the sweep, and a run request for each cell."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A request that is read: nothing is calibrated yet."""
+    """A parsed request, before any calibration."""
 
     terms: SweepTerms
     swept: tuple[Swept, ...]
@@ -39,9 +39,9 @@ class Grid:
         return [".".join(each.path) for each in self.swept]
 
     def in_cell(self, number: int, problem: Problem) -> Problem:
-        """A refusal of one cell, as one of the sweep: it says which values, and points at them.
+        """Return the refusal of one cell as a refusal of the sweep, which names the cell's values and points at them.
 
-        What is not found is the same in all cells.
+        A 404 stays unchanged, since it is the same for all cells.
         """
         if problem.status == 404:
             return problem
@@ -62,10 +62,11 @@ class Grid:
 
 
 def read_grid(request: RunSweepRequest) -> Grid:
-    """The grid of a request, its cells in order: the last field changes fastest.
+    """Read the grid of a request. In the order of cells, the last field changes fastest.
 
     Raises:
-        Problem: 422 with the faults of the sweep, else with those of all its cells, each at the value that it is about.
+        Problem: 422 with the faults of the sweep, else with the faults of all its cells, each at the value that causes
+            it.
     """
     body = request.root
     own = {name: value for name, value in body.items() if name in SweepTerms.model_fields}
@@ -99,10 +100,10 @@ def _read_terms(own: Mapping[str, Any]) -> SweepTerms:
 
 def _check_fields(run: Mapping[str, Any]) -> None:
     if run.get("dataset") is not None:
-        detail = "the runs of a sweep train on a data set that is registered: make one with POST /v1/datasets"
+        detail = "the runs of a sweep train on a registered data set: make one with POST /v1/datasets"
         raise unprocessable("unsupported", detail, "dataset")
     if run.get("expected_plan_hash") is not None:
-        detail = "a sweep has a plan for each cell, and one hash of all of them: give expected_sweep_hash"
+        detail = "a sweep has one hash for the plans of all cells: give expected_sweep_hash"
         raise unprocessable("unsupported", detail, "expected_plan_hash")
     if run.get("dataset_id") is None:
         raise unprocessable("missing", "a sweep needs a dataset_id: what its runs train on", "dataset_id")
@@ -126,7 +127,7 @@ def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
     for each in swept:
         for place, value in enumerate(each.values):
             if value in each.values[:place]:
-                detail = "each value stands once in its list: a second run of the same cell would be charged too"
+                detail = "each value may occur once in its list: a second run of the same cell would be charged, too"
                 raise invalid("invalid_value", detail, *each.path, str(place))
     size = math.prod(len(each.values) for each in swept)
     if size > MAX_CELLS:
@@ -136,7 +137,7 @@ def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
 
 
 def _in_lists(pointer: str, swept: tuple[Swept, ...], values: tuple[Value, ...]) -> str:
-    """A pointer into a cell's request, as one into the sweep's: to the value in its list."""
+    """Turn a pointer into a cell's request into a pointer into the sweep's request, to the value in its list."""
     for each, value in zip(swept, values, strict=True):
         place = json_pointer(each.path)
         if pointer == place or pointer.startswith(f"{place}/"):

@@ -1,7 +1,7 @@
-"""The scores of a sweep as a heat map: drawn here, as a picture that needs nothing but itself.
+"""The scores of a sweep as a heat map, drawn as a self-contained picture.
 
-One hue from light to dark, so that the order of the colours is seen by whoever sees light and dark; each cell says its
-number in ink that stands out from it, and has it as its title too.
+The colours go from light to dark in one hue, so that people who see few colours see their order, too. Each cell shows
+its number in a contrasting colour, and has the number as its title.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHADES_OF_LEGEND = 24
 
 @dataclass(frozen=True)
 class Square:
-    """A cell: where it is, what it says, and in which colours."""
+    """A cell: its place, its text and its colours."""
 
     x: int
     y: int
@@ -68,7 +68,7 @@ class HeatMap:
 
 
 def heat_map_of(sweep: RunSweepBody) -> HeatMap:
-    """The map of a sweep's scores.
+    """Return the map of a sweep's scores.
 
     Raises:
         Problem: 409 ``results_withheld``, or ``no_score``.
@@ -88,12 +88,12 @@ def heat_map_of(sweep: RunSweepBody) -> HeatMap:
 
 
 def to_svg(drawn: HeatMap) -> str:
-    """The picture, with its style."""
+    """Return the picture with its style."""
     return pages.render("heat_map.svg", PICTURE_STYLES, map=drawn, alone=True)
 
 
 def to_html(sweep: RunSweepBody, drawn: HeatMap) -> str:
-    """A page with the picture, and the table of the same numbers."""
+    """Return a page with the picture and a table of the same numbers."""
     rows = [(cell, number(_score(cell))) for cell in sweep.cells]
     return pages.render(
         "run_sweep.html", PAGE_STYLES, title=drawn.title, map=drawn, sweep=sweep, rows=rows, alone=False, shown=_shown
@@ -109,7 +109,7 @@ def number(score: float | None) -> str:
 
 
 def colours(share: float) -> tuple[str, str]:
-    """The colour of a cell, and of the ink on it: black or white, whichever stands out more.
+    """Return the colour of a cell and of its text, which is black or white, whichever has more contrast.
 
     >>> colours(0.0), colours(1.0)
     (('#e6f0fa', '#000000'), ('#08306b', '#ffffff'))
@@ -121,7 +121,7 @@ def colours(share: float) -> tuple[str, str]:
 
 
 def luminance(rgb: tuple[int, ...]) -> float:
-    """Relative luminance, as contrast ratios are counted with (WCAG 2)."""
+    """Return the relative luminance, from which contrast ratios are calculated (WCAG 2)."""
     linear = [
         level / 12.92 if level <= 0.04045 else ((level + 0.055) / 1.055) ** 2.4 for level in (c / 255 for c in rgb)
     ]

@@ -1,4 +1,4 @@
-"""Everything about a sweep that needs no transaction: its cells calibrated, its charge found."""
+"""The work on a sweep that needs no transaction: calibrating its cells and finding its charge."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ class Prepared:
     """A sweep that is calibrated, checked and priced, but neither charged nor queued.
 
     Attributes:
-        grid: The request.
-        columns: The columns of each cell's runs: what a row says of its request and its plan.
-        events: What is charged.
-        sweep: The row, as far as it follows from the request.
-        price: In its budget, where it has one; in an approximate_dp budget at the largest delta of the cells'.
+        grid: The parsed request.
+        columns: The columns of the rows of each cell's runs that hold its request and its plan.
+        events: The events that are charged.
+        sweep: The columns of the sweep's row that follow from the request.
+        price: The price in the sweep's budget, if it has one. An approximate_dp budget prices it at the largest delta
+            of the cells.
     """
 
     grid: Grid
@@ -111,15 +112,15 @@ def prepare(context: Context, request: RunSweepRequest, principal: Principal = S
 
 
 def _check_terms(grid: Grid) -> RandomTrials | None:
-    """The law of the number of trials; None if all runs are released."""
+    """Check the terms, and return the law of the number of trials; None if all runs are released."""
     terms = grid.terms
     if terms.select == "all":
         for name in ("trials", "score", "release_after_s"):
             if getattr(terms, name) is not None:
-                detail = f"{name} is for select best alone: with all, every cell runs once and every result is shown"
+                detail = f"{name} is only for select best: with all, every cell runs once and every result is shown"
                 raise unprocessable("overdetermined", detail, name)
         return None
-    needed = {"trials": "the law of the number of trials", "score": "by what the best run is chosen"}
+    needed = {"trials": "the law of the number of trials", "score": "the score by which the best run is chosen"}
     for name, what in needed.items():
         if getattr(terms, name) is None:
             raise unprocessable("missing", f"select best needs {name}: {what}", name)
@@ -129,11 +130,11 @@ def _check_terms(grid: Grid) -> RandomTrials | None:
         detail = "trials of one cell would all be the same run: leave the seed out, or select all"
         raise unprocessable("unsupported", detail, "seed")
     if TASKS[first.model.kind] is Task.MEAN:
-        detail = "a mean predicts no label, so that its runs have no score; select all"
+        detail = "a mean predicts no label, so its runs have no score; select all"
         raise unprocessable("unsupported", detail, "model", "kind")
     for cell in grid.cells:
         if cell.request.target.kind not in (ApproximateDpTarget.kind, PureDpTarget.kind):
-            detail = "what a selection costs is stated at a delta: give an approximate_dp target, or a pure_dp one"
+            detail = "the cost of a selection is stated at a delta: give an approximate_dp target, or a pure_dp one"
             raise unprocessable("unsupported", detail, "target", "kind")
         if getattr(cell.request.target, "group_size", 1) > 1:
             detail = "the cost of a selection is known only for single records: leave group_size out, or select all"
@@ -181,7 +182,7 @@ def _check_size(columns: Sequence[dict[str, Any]]) -> None:
     described = sum(len(json.dumps(each["description"])) + len(each["plan"]) for each in columns)
     if described > MOST_STORED:
         detail = (
-            f"what is kept of {len(columns)} runs on this data set takes {described / 2**20:.0f} MiB, and "
+            f"the records of {len(columns)} runs on this data set take {described / 2**20:.0f} MiB, and "
             f"{MOST_STORED / 2**20:.0f} MiB is the most: sweep fewer values at a time"
         )
         raise unprocessable("too_much_work", detail, "dataset_id")
@@ -260,7 +261,7 @@ def _charge_of_best(
     budget_id = grid.cells[0].request.budget_id
     kind, orders = _filter_of(context, budget_id)
     if kind == "pure_dp" and delta > 0.0:
-        detail = "a selection costs a pure_dp budget what it costs without a delta: give a pure_dp target"
+        detail = "a pure_dp budget charges a selection its cost without a delta: give a pure_dp target"
         raise unprocessable("no_cost_in_filter", detail, "target", "kind")
     try:
         cost = _within_limits(context, bound, selection_cost, bound, relation, law, delta, orders)
@@ -278,7 +279,7 @@ def _charge_of_best(
 
 
 def _filter_of(context: Context, budget_id: str | None) -> tuple[str | None, tuple[float, ...] | None]:
-    """Return the kind of the budget's filter, and the orders of the moments that it prices a selection by, if any."""
+    """Return the kind of the budget's filter, and the orders of the moments by which it prices a selection, if any."""
     if budget_id is None:
         return None, None
     with context.database.read() as session:

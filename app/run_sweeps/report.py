@@ -1,4 +1,4 @@
-"""Reports on sweeps. For a sweep for the best, nothing depends on the number of its trials."""
+"""Reports on sweeps. A report on a sweep for the best does not depend on the number of its trials."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _ACHIEVED: TypeAdapter[AnyAchievedBody] = TypeAdapter(AnyAchievedBody)
 _GUARANTEE: TypeAdapter[AchievedBody | AchievedPureBody] = TypeAdapter(AchievedBody | AchievedPureBody)
 _SCORE: TypeAdapter[ScoreChoice] = TypeAdapter(ScoreChoice)
 
-NONE_DRAWN = "No trial was drawn, as happens with this law, so that there is no model. The charge is the same."
-NONE_SUCCEEDED = "No trial succeeded, so that there is no model. The charge stands where a trial was started."
+NONE_DRAWN = "No trial was drawn, as can happen with this law, so there is no model. The charge is the same."
+NONE_SUCCEEDED = "No trial succeeded, so there is no model. The charge stands if a trial was started."
 
 _NOTES: dict[str, str] = {SweepState.SUCCEEDED: NONE_DRAWN, SweepState.FAILED: NONE_SUCCEEDED}
 
 
 def summary(session: Session, sweep: RunSweep) -> RunSweepSummary:
-    """A sweep without its cells."""
+    """Return a sweep without its cells."""
     return RunSweepSummary(**_shared(session, sweep))
 
 
 def sweep_body(session: Session, sweep: RunSweep) -> RunSweepBody:
-    """A sweep as a table."""
+    """Return a sweep as a table."""
     shown = {} if sweep.select == Select.BEST else {run.sweep_cell: run for run in repository.runs(session, sweep.id)}
     cells = [_cell(cell, shown.get(cell.number)) for cell in repository.cells(session, sweep.id)]
     return RunSweepBody(**_shared(session, sweep), cells=cells)
@@ -59,7 +59,7 @@ def quote_body(prepared: Prepared, cost: dict[str, Any] | None) -> RunSweepQuote
 
     Args:
         prepared: The sweep.
-        cost: What reserving it would answer; None without a budget.
+        cost: The answer that reserving it would get; None without a budget.
     """
     sweep = prepared.sweep
     return RunSweepQuote(
@@ -85,12 +85,13 @@ def quote_body(prepared: Prepared, cost: dict[str, Any] | None) -> RunSweepQuote
 
 
 def guarantee_of(sweep: RunSweep) -> AchievedBody | AchievedPureBody | None:
-    """Return the guarantee of all that the sweep releases."""
+    """Return the guarantee of everything that the sweep releases."""
     return None if sweep.guarantee is None else _GUARANTEE.validate_python(sweep.guarantee)
 
 
 def state_of(session: Session, sweep: RunSweep) -> SweepState:
-    """Return the state of a sweep. Before the end it follows from what is public: for the best, the charge's start."""
+    """Return the state of a sweep. Before the end it follows from public facts; for a sweep for the best, from the
+    start of the charge."""
     if sweep.outcome is not None:
         return SweepState(sweep.outcome)
     if sweep.is_cancelled:
@@ -103,7 +104,7 @@ def state_of(session: Session, sweep: RunSweep) -> SweepState:
 
 
 def metrics_of(run: Run | None) -> list[MetricBody]:
-    """Scores of a run's model on public rows."""
+    """Return the scores of a run's model on public rows."""
     return (
         [] if run is None or run.result is None else [MetricBody.model_validate(each) for each in run.result["metrics"]]
     )

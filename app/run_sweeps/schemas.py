@@ -68,9 +68,9 @@ class SweepTerms(Schema):
         None,
         ge=0,
         le=MAX_RELEASE_AFTER_S,
-        description="Seconds that must pass before anything is told of a sweep with `best`, so that the time it took "
-        "does not tell the number of trials. Needed on private data. There `release_at` moves to the time at which "
-        "all trials will have ended, if that is later.",
+        description="Seconds that must pass before anything is told about a sweep with `best`, so that the duration "
+        "does not tell the number of trials. Needed on private data; there, `release_at` moves to the time at "
+        "which all trials will have ended, if that is later.",
     )
     expected_sweep_hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         None, description="The hash in the answer of a dry run; any other sweep is refused."
@@ -110,7 +110,7 @@ class RunSweepRequest(RootModel[dict[str, Any]]):
 
 
 class CellBody(Schema):
-    """A cell of the grid. Of a sweep for the best nothing is told of single cells."""
+    """A cell of the grid. A sweep for the best tells nothing about single cells."""
 
     values: list[float | int | str] = Field(description="The values of the swept fields, in the order of the fields.")
     plan_hash: str
@@ -197,7 +197,7 @@ class RunSweepQuote(Schema):
     cells: list[PricedCell]
     guarantee: AchievedBody | AchievedPureBody | None
     cost: dict[str, Any] | None = Field(description="The charge in the budget's own fields; null without a budget.")
-    remaining: dict[str, Any] | None = Field(description="What remains in the budget once this is held.")
+    remaining: dict[str, Any] | None = Field(description="What remains in the budget after this hold.")
     price: PriceBody | None = Field(
         description="The cost as epsilons, here and in budgets of other kinds, if the budget or its reports have a "
         "delta."

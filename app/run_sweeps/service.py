@@ -36,10 +36,10 @@ from app.tables.states import RunState, Select
 def create(session: Session, context: Context, principal_id: str, prepared: Prepared) -> RunSweep:
     """Reserve the sweep's charge once, and queue its runs, in the caller's transaction.
 
-    Of a sweep for the best one trial is queued, whatever number of them there will be.
+    For a sweep for the best, one trial is queued, whatever the number of trials will be.
 
     Raises:
-        Problem: 409 when the budget is not the data set's own.
+        Problem: 409 if the budget is not the data set's own.
         Exceeded: the budget does not admit the charge.
     """
     sweep, grid = prepared.sweep, prepared.grid
@@ -130,16 +130,17 @@ def get(session: Session, sweep_id: str) -> RunSweep:
 def list_page(
     session: Session, cursor: str | None, limit: int, within: ColumnElement[bool]
 ) -> tuple[Sequence[RunSweep], str | None]:
-    """Sweeps that the reader reaches, newest first, and the next page's cursor."""
+    """Return the sweeps that the reader may see, newest first, and the next page's cursor."""
     before = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
     found = repository.page(session, before, limit + 1, within)
     return cut_page(found, limit, lambda sweep: (sweep.created_at, sweep.id))
 
 
 def cancel(session: Session, context: Context, sweep_id: str, principal: Principal) -> RunSweep:
-    """Cancel the queued runs of a sweep, and ask the workers of the others to stop.
+    """Cancel the queued runs of a sweep, and ask the workers of running ones to stop.
 
-    What was started is charged. A sweep for the best that was started ends when it would be told of anyway.
+    Runs that have started are charged. A sweep for the best that has started ends at the time at which its result would
+    have been shown.
 
     Raises:
         Problem: 403 ``not_your_run``; 409 when the sweep has ended.

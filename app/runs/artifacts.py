@@ -112,7 +112,7 @@ def read_model_file(content: bytes) -> tuple[Mapping[str, Any], Parameters]:
 
 
 def read_parameters(context: Context, run: Run) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
-    """The model's arrays by name."""
+    """Return the model's arrays by name."""
     assert run.result is not None, "only a run that succeeded has a model"
     with np.load(model_path(context, run), allow_pickle=False) as stored:
         return {name: stored[name] for name in run.result["parameters"]}

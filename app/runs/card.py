@@ -40,7 +40,7 @@ _EVALUATED = (
 
 
 def card_of(report: PrivacyReport) -> Card:
-    """The card of a report."""
+    """Return the card of a report."""
     appendix = (
         _guarantee(report),
         _mechanism(report),
@@ -283,7 +283,7 @@ def _certificate(found: CertificateSummary | None) -> str:
 def _proof(proof: InclusionBody | None) -> Table:
     caption = "Proof that the last entry is in the tree of all entries"
     if proof is None:
-        return fact_table(caption, [("proof", "none: the ledger does not begin with what was signed of it")])
+        return fact_table(caption, [("proof", "none: the ledger does not begin with the entries that were signed")])
     return fact_table(caption, dict(proof).items(), codes=("entry_hash", "leaf_hash", "root_hash"))
 
 
@@ -353,8 +353,8 @@ def _said_by(report: PrivacyReport) -> tuple[str, ...]:
     said = report.deployment
     if said is None:
         return ()
-    of = "of a budget above this run's" if said.inherited else "of the budget"
-    return (f"What no service can know was said {of} by {said.principal_id} at {show(said.stated_at)}.",)
+    of = "for a budget above this run's" if said.inherited else "for the budget"
+    return (f"Facts that no service can know were stated {of} by {said.principal_id} at {show(said.stated_at)}.",)
 
 
 def _open(names: Iterable[str]) -> tuple[str, ...]:

@@ -55,11 +55,11 @@ def _in_words(report: PrivacyReport) -> list[str]:
         return ["The run was made to repeat itself, for practice on public rows. It protects nobody."]
     share = most_right(report.achieved)
     promise = _promise(share, protected)
-    words = [f"{promise} That holds whatever they know already, and whatever they do with the model."]
+    words = [f"{promise} This holds whatever they know already, and whatever they do with the model."]
     if share is not None:
         words.append(
-            f"Say that somebody knows all of the data but whether {protected} took part, and that both are equally "
-            "likely to them. After they have seen the model their best guess is right in at most "
+            f"Suppose that somebody knows all of the data except whether {protected} took part, and considers both "
+            "equally likely. After seeing the model, their best guess is right in at most "
             f"{in_per_cent(share)} of cases; before, in 50 %."
         )
     return words
@@ -114,9 +114,9 @@ def _guaranteed(achieved: AnyAchievedBody) -> list[tuple[str, object]]:
 def _not_covered(report: PrivacyReport) -> list[str]:
     unit = report.privacy_unit
     points = [
-        "What is true of people in general: a model may tell that smokers fall ill more often, and so tell something "
-        "of every smoker, whether or not they were in the data.",
-        "What else is released of the same data, elsewhere: privacy losses add up.",
+        "What is true of people in general: a model may show that smokers fall ill more often, and so reveal something "
+        "about every smoker, whether or not they were in the data.",
+        "Other releases from the same data: privacy losses add up.",
         _several(unit),
         "The operators of the service and of its machine: they see the rows.",
     ]

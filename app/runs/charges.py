@@ -48,7 +48,7 @@ def as_entered(session: Session, vouched: Vouched, budget_id: str, reservation_i
         raise ChargeAltered("a row or an entry is missing")
     column = Comparison(session, RESERVATIONS).different(row, tables.reservation_row(known))
     if column is not None:
-        raise ChargeAltered(f"the column {column} is not what its entries say")
+        raise ChargeAltered(f"the column {column} differs from its entries")
     return history, known
 
 

@@ -85,7 +85,7 @@ def create_run(
 def list_runs(
     context: CurrentContext, principal: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[RunBody]:
-    """All runs with their state and progress."""
+    """Lists all runs with their state and progress."""
     with context.database.read() as session:
         runs, next_cursor = service.list_page(session, cursor, limit, reach.runs(principal))
         return Page[RunBody](items=[run_body(session, run) for run in runs], next_cursor=next_cursor)

@@ -50,16 +50,16 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
             Layer.GUARANTEE,
             "2.6",
             "Other releases of the same data, by this service",
-            "All of them are charged to one root budget, whose report composes them."
+            "They are all charged to one root budget, whose report composes them."
             if paid and not facts.data.public
-            else "The rows are public: nothing bounds what else is said of them.",
+            else "The rows are public, so nothing limits other releases about them.",
         ),
         (Layer.GUARANTEE, "2.6", "Other releases of the same data, elsewhere", said.other_releases),
         (Layer.ALGORITHM, "3.1", "Mechanism and its proof", f"{facts.algorithm}: {facts.source}"),
         (
             Layer.ALGORITHM,
             "3.1",
-            "That what ran is what was proved",
+            "Evidence that the run did what was proved",
             "The worker executes the plan with the hash of this card, and refuses another. Attacks on it: "
             + (f"{len(facts.audits)}, in this card." if facts.audits else "none was made yet."),
         ),
@@ -127,7 +127,7 @@ def _chosen(facts: CardFacts) -> str:
 
 
 def registry(facts: CardFacts) -> list[RegistryField]:
-    """The fields of an entry of the registry, in its order."""
+    """Return the fields of an entry of the registry, in its order."""
     parameters, said = _parameters(facts), _said(facts)
     values: dict[str, str | float | None] = {
         "basic.name": None,

@@ -39,12 +39,12 @@ class Job:
     test: LoadedDataset | None
 
     def scaled_rows(self) -> tuple[npt.NDArray[np.float64], LabelArray]:
-        """Features and labels as the trainer takes them, scaled by the declared bounds."""
+        """Return features and labels as the trainer takes them, scaled by the declared bounds."""
         return self._scaled
 
     @cached_property
     def held_out_rows(self) -> tuple[npt.NDArray[np.float64], LabelArray]:
-        """Features and labels of the held-out rows, also scaled by the declared bounds."""
+        """Return features and labels of the held-out rows, also scaled by the declared bounds."""
         assert self.training.held_out is not None, "what is evaluated on held-out rows has some"
         features, labels = self.training.held_out
         return self.description.scale(features), self.description.scale_labels(labels)

@@ -45,6 +45,6 @@ class ModelBody(Schema):
 
 
 def hash_of_card(card: ModelCard) -> str:
-    """SHA-256 of the card as `ModelBody.card_hash` describes it, in hexadecimal."""
+    """Return SHA-256 of the card as `ModelBody.card_hash` describes it, in hexadecimal."""
     text = json.dumps(card.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

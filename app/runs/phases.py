@@ -30,7 +30,7 @@ class Phases:
         self._ends: list[tuple[str, int]] = []
 
     def end(self, name: str) -> None:
-        """The phase ``name`` ends now, and the next one begins. For a private run now has to be a public time."""
+        """End the phase ``name`` and begin the next one now. For a private run, now must be a public time."""
         self._ends.append((name, time.time_ns()))
 
     def record(self, outcome: str) -> None:

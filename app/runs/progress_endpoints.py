@@ -105,11 +105,10 @@ async def follow_run(
         str | None, Header(description="The last event's id that the client has: it is not sent again.")
     ] = None,
 ) -> Response:
-    """State and counter now, then whenever they have changed, once a second at most, and at last the final state.
+    """Sends the state and the counter now, then after changes, at most once a second, and finally the last state.
 
-    A message says what `GET /v1/runs/{id}` would, so that one that was missed is made up for by the next. Comments come
-    while nothing else does. After a quarter of an hour the stream ends, and a client comes back as it does after any
-    interruption.
+    A message has the same fields as `GET /v1/runs/{id}`, so the next message makes up for a missed one. Comments fill
+    the pauses. The stream ends after a quarter of an hour; a client then connects again, as after any interruption.
     """
     if has_ended(listener.message) and last_event_id == event_id(listener.message):
         return Response(status_code=204)

@@ -31,7 +31,7 @@ class AuditSummary(Schema):
     delta: float
     epsilon_lower: float = Field(description="No epsilon below it is true of what ran, at `confidence`.")
     claimed: float | None = Field(
-        description="Claimed: what was attacked has at most this epsilon at `delta`; null if none is finite."
+        description="The claim: the attacked events have at most this epsilon at `delta`; null if none is finite."
     )
     confidence: float
     verdict: str
@@ -168,7 +168,7 @@ class ModelCard(Schema):
     events: list[EventSchema]
     noise: NoiseBody
     choices: list[ChoiceBody] = Field(
-        description="What the request left out and was chosen from public numbers, with the theorem's value beside it."
+        description="Values that the request left out, chosen from public numbers, each with the theorem's value."
     )
     theorem_note: str | None = Field(
         description="Which values of the plan the paper's theorem chooses, and which of `choices` differ. Null in "
@@ -206,7 +206,7 @@ class CardFacts(ModelCard):
     charge: dict[str, Any] | None
     budget: BudgetSummary | None
     deployment: DeploymentBody | None = Field(
-        description="What the operator said of the budget's deployment; null where nothing was said."
+        description="The operator's answers about the budget's deployment; null if there are none."
     )
     ledger: LedgerSummary | None = Field(description="null for a run without a budget.")
     audits: list[AuditSummary] = Field(description="The newest ones, at most 20.")

@@ -34,7 +34,7 @@ _MAY_BE_SEEN = ~Run.is_withheld & _IS_RELEASED
 
 
 def find(session: Session, run_id: str) -> Run | None:
-    """A run that may be seen."""
+    """Return a run that may be seen."""
     return session.scalar(select(Run).where(Run.id == run_id, _MAY_BE_SEEN))
 
 

@@ -45,7 +45,7 @@ class Schedule:
 
     @property
     def late_interval_s(self) -> float:
-        """The interval at whose multiples, counted from its release, a late run may end."""
+        """Return the interval at whose multiples, counted from its release, a late run may end."""
         return self._up(self.bound_s() / LATE_PARTS)
 
     def steps_at(self, seconds: float, first: int = 0) -> int:

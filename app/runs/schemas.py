@@ -166,7 +166,7 @@ class ResultBody(Schema):
         description="What took the steps: cpu, or cuda with the name of the card (`docs/operating/gpu.md`).",
     )
     versions: dict[str, str] = Field(description="Versions of the accounting engine and of the worker that trained.")
-    assumptions: dict[str, float] = Field(description="Constants behind the step size, where the service derived them.")
+    assumptions: dict[str, float] = Field(description="Constants behind the step size, if the service derived them.")
 
 
 class RunProblem(Schema):
@@ -209,8 +209,8 @@ class RunBody(Schema):
         description="Why it is float64 although the request named no type; otherwise null."
     )
     choices: list[ChoiceBody] = Field(
-        description="What the request left out and was chosen from public numbers alone, with its reason and with what "
-        "the paper's theorem would have chosen. Empty where the request gave everything."
+        description="Values that the request left out, chosen from public numbers only, each with the reason and the "
+        "value by the paper's theorem. Empty if the request gave everything."
     )
     theorem_note: str | None = Field(
         description="Which values of the plan the paper's theorem chooses, and which of `choices` differ. Null in "
@@ -220,12 +220,12 @@ class RunBody(Schema):
         description="What the budget holds or has paid, in its filter's own fields; of a sweep, for all of its runs."
     )
     given_back: dict[str, Any] | None = Field(
-        description="What came back for steps that were never taken, and what was spent for it; `charge` is net of it."
+        description="What came back for steps that were never taken, and its cost; `charge` is net of it."
     )
     price: PlanPriceBody | None = Field(
         None,
-        description="The charge of its plan as an epsilon, beside the tight one: for one run that has a charge of its "
-        "own, where the budget or its reports have a delta.",
+        description="The charge of the plan as an epsilon, beside the tight one. Given for one run that has its own "
+        "charge, if the budget or its reports have a delta.",
     )
     result: ResultBody | None
     problem: RunProblem | None

@@ -19,7 +19,7 @@ from app.tables.states import RunState
 from app.wire.answers import ChoiceBody
 from calibrators.plan import Plan, plan_from_canonical
 
-PLAN_ALTERED = "The run's stored plan does not have its hash any more: the database was changed by other hands."
+PLAN_ALTERED = "The run's stored plan does not have its hash any more: somebody else has changed the database."
 
 
 def stored_plan(run: Run) -> Plan:

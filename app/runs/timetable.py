@@ -97,12 +97,13 @@ class Timetable:
         self._sleep_until(_due(self._elapsed(), self._schedule.loading_s, late_s))
 
     def begin(self, marked: int | None = None) -> None:
-        """The charge has started: show progress from now on, and mark further steps if some are already marked."""
+        """Note that the charge has started. From now on, show progress, and mark further steps if some are already
+        marked."""
         self._permits = Permits(marked)
         self._thread.start()
 
     def give_up(self) -> None:
-        """The run was cancelled before its start, which was noticed at a public time."""
+        """End a run that was cancelled before its start. This was noticed at a public time."""
         self._given_up_at = self._elapsed()
 
     def wait_for_release(self, must_stop: Callable[[], bool]) -> bool:

@@ -1,1 +1,1 @@
-"""The secrets of a database: which secret keys what, their versions, and the check values that tell a foreign one."""
+"""The secrets of a database: their purposes, their versions, and the check values that recognise foreign secrets."""

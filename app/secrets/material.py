@@ -1,7 +1,7 @@
-"""The secrets themselves: where each version lies, how it is read, and what recognises it.
+"""The secrets themselves: where each version is stored, how it is read, and how it is recognised.
 
-Version 1 of the secret of contents and of that of keys is the service's first secret, ``EPSILOND_SECRET_KEY`` or
-``secret.key``; the labels of keyed hashes keep the two apart. Every later version is a file of its own.
+The secrets for contents and for keys share version 1, the service's first secret (``EPSILOND_SECRET_KEY`` or
+``secret.key``). The labels of keyed hashes distinguish the two. Every later version is a separate file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from app.settings import MIN_SECRET_LENGTH, Settings
 class Purpose(StrEnum):
     """The purpose of a secret.
 
-    `CONTENT` keys whatever must be recognised for ever: contents of data sets, fingerprints of requests under
-    idempotency keys, checkpoints of runs, and the noise of a score. `KEYS` keys what stands in place of API keys, and
+    `CONTENT` keys the hashes that must be recognised for ever: contents of data sets, fingerprints of requests under
+    idempotency keys, checkpoints of runs, and the noise of a score. `KEYS` keys the stored hashes of API keys, and
     sessions of browsers. `SIGNATURES` signs checkpoints of the ledger.
     """
 
@@ -35,7 +35,7 @@ class Purpose(StrEnum):
 
     @property
     def words(self) -> str:
-        """The secret's name in a sentence."""
+        """Return the secret's name for a sentence."""
         return _WORDS[self]
 
 
@@ -47,7 +47,7 @@ _WORDS = {
 
 
 def kept_name(purpose: Purpose, version: int) -> str:
-    """The name of a version's file in a data folder."""
+    """Return the name of a version's file in a data folder."""
     if purpose is Purpose.SIGNATURES:
         return "checkpoint.key" if version == 1 else f"checkpoint.{version}.key"
     return "secret.key" if version == 1 else f"keys.{version}.key"
@@ -59,7 +59,8 @@ LABELS_OF_KEYS = frozenset({"api_key", "session"})
 
 
 class SecretUnavailable(Problem):
-    """A version of a secret cannot be read here: 503 in an answer, one line in a command. No folder is named."""
+    """A version of a secret cannot be read here. An HTTP answer has status 503, and a command prints one line. No
+    folder is named."""
 
     def __init__(self, purpose: Purpose, version: int, name: str, fault: str) -> None:
         code = "secret_unavailable"
@@ -79,7 +80,7 @@ class SecretMaterial:
         self._signing: dict[int, Ed25519PrivateKey] = {}
 
     def bytes_of(self, purpose: Purpose, version: int) -> bytes:
-        """The key of keyed hashes.
+        """Return the key of keyed hashes.
 
         Raises:
             SecretUnavailable: there is no such file, or it is damaged.
@@ -103,10 +104,10 @@ class SecretMaterial:
         return found
 
     def signing_key(self, version: int) -> Ed25519PrivateKey:
-        """The key that signs checkpoints.
+        """Return the key that signs checkpoints.
 
         Raises:
-            SecretUnavailable: there is no such file, or it holds something else.
+            SecretUnavailable: there is no such file, or it holds no key.
         """
         found = self._signing.get(version)
         if found is None:
@@ -120,29 +121,29 @@ class SecretMaterial:
         return found
 
     def keyed_hash(self, label: str, data: bytes, version: int = 1) -> str:
-        """HMAC-SHA256, hexadecimal, under the secret that the label belongs to.
+        """Return the hexadecimal HMAC-SHA256 under the secret that the label belongs to.
 
         Args:
             label: Keeps hashes of different things apart, and chooses the secret (`LABELS_OF_KEYS`).
-            data: What is hashed.
-            version: Of the secret of keys; contents have version 1 for ever.
+            data: The bytes that are hashed.
+            version: The version of the secret for keys. Contents always use version 1.
         """
         is_of_keys = label in LABELS_OF_KEYS
         key = self.bytes_of(Purpose.KEYS, version) if is_of_keys else self.bytes_of(Purpose.CONTENT, 1)
         return _hmac(key, label.encode() + b"\0" + data)
 
     def check_value(self, purpose: Purpose, version: int) -> str:
-        """Return a value that identifies the secret and reveals nothing of it: a keyed hash, or the public key."""
+        """Return a value that identifies the secret and reveals nothing about it: a keyed hash, or the public key."""
         if purpose is Purpose.SIGNATURES:
             return self.signing_key(version).public_key().public_bytes_raw().hex()
         return _hmac(self.bytes_of(purpose, version), f"check value\0{purpose}".encode())
 
     def exists(self, purpose: Purpose, version: int) -> bool:
-        """Return whether there is such a secret here; nothing is made."""
+        """Return whether there is such a secret here. No secret is made."""
         return self._is_in_the_settings(purpose, version) or self.file(purpose, version).exists()
 
     def make(self, purpose: Purpose, version: int) -> None:
-        """Draw a secret and write its file, where there is none yet.
+        """Draw a secret and write its file, unless there is one.
 
         Raises:
             OSError: the file cannot be written.
@@ -153,7 +154,7 @@ class SecretMaterial:
             write_private_once(self.file(purpose, version), content)
 
     def file(self, purpose: Purpose, version: int) -> Path:
-        """Return the file that a version lies in, unless the settings hold it themselves."""
+        """Return the file of a version, unless the settings hold it themselves."""
         if purpose is Purpose.SIGNATURES:
             return self._signing_file(version)
         return self._settings.data_dir / kept_name(purpose, version)
@@ -162,7 +163,7 @@ class SecretMaterial:
         """Return the content of a version's file, or what it would be if the settings have the secret.
 
         Raises:
-            SecretUnavailable: it cannot be read, or is damaged.
+            SecretUnavailable: the version cannot be read, or is damaged.
         """
         if purpose is not Purpose.SIGNATURES:
             return self.bytes_of(purpose, version)
@@ -170,7 +171,7 @@ class SecretMaterial:
         return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def place(self, purpose: Purpose, version: int) -> str:
-        """Return where an operator finds a version: a setting or a file."""
+        """Return where operators find a version: a setting or a file."""
         is_set = self._is_in_the_settings(purpose, version)
         return "EPSILOND_SECRET_KEY" if is_set else str(self.file(purpose, version))
 
@@ -178,7 +179,7 @@ class SecretMaterial:
         return purpose is not Purpose.SIGNATURES and version == 1 and self._settings.secret_key is not None
 
     def _signing_file(self, version: int) -> Path:
-        """Later versions lie beside the first one."""
+        """Return the file of a signing key. Later versions are beside the first one."""
         first = self._settings.checkpoint_file
         return first if version == 1 else first.with_name(f"{first.stem}.{version}{first.suffix}")
 

@@ -1,4 +1,4 @@
-"""The cells of a sweep: the fields that take lists, and a plain request for each choice of their values."""
+"""The cells of a sweep: the fields that take lists, and an ordinary request for each choice of their values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Swept:
     """A field that takes a list.
 
     Attributes:
-        path: Where it is in the request.
-        values: The list.
+        path: The field's path in the request.
+        values: The values in the list.
     """
 
     path: Path
@@ -31,10 +31,11 @@ class Swept:
 
 
 def find_swept(body: Mapping[str, Any]) -> Swept:
-    """The one field of the request that takes a list.
+    """Return the only field of the request that takes a list.
 
     Raises:
-        Problem: 422 where there is none or more than one, or the list is empty, too long, or not of plain values.
+        Problem: 422 if no field or several fields take lists, or if the list is empty, too long, or not of plain
+            values.
     """
     found = list(lists_in(body))
     if not found:
@@ -47,15 +48,15 @@ def find_swept(body: Mapping[str, Any]) -> Swept:
 
 
 def lists_in(body: Mapping[str, Any], leaving: Collection[str] = ()) -> Iterator[tuple[Path, list[Any]]]:
-    """The fields that take lists, with their places; ``leaving`` names fields at the top that are not looked into."""
+    """Return the fields that take lists, with their places. ``leaving`` names top-level fields that are skipped."""
     return _lists({name: value for name, value in body.items() if name not in leaving}, ())
 
 
 def read_values(path: Path, values: list[Any], most: int = MAX_CELLS) -> Swept:
-    """A field that takes a list.
+    """Read a field that takes a list.
 
     Raises:
-        Problem: 422 where the list is empty, longer than ``most``, or not of plain values.
+        Problem: 422 if the list is empty, longer than ``most``, or not of plain values.
     """
     if not values:
         raise invalid("too_short", "a sweep needs at least one value", *path)
@@ -68,7 +69,7 @@ def read_values(path: Path, values: list[Any], most: int = MAX_CELLS) -> Swept:
 
 
 def read_cell(schema: type[Request], body: Mapping[str, Any], choice: Mapping[Path, Value]) -> Request:
-    """The request with a value in place of each list.
+    """Read the request with one value in place of each list.
 
     Raises:
         Problem: 422 with every fault that the schema finds.
@@ -96,7 +97,7 @@ def _replaced(body: Mapping[str, Any], path: Path, value: Value) -> dict[str, An
 
 
 def invalid(code: str, detail: str, *pointer: str | int) -> Problem:
-    """Return a 422 in the form in which the schemas' own faults are told."""
+    """Return a 422 in the form of the schemas' own faults."""
     return Problem(
         422, "invalid_request", detail, errors=[ProblemItem(pointer=json_pointer(pointer), code=code, detail=detail)]
     )

@@ -27,7 +27,7 @@ OBJECTS = (
 
 
 def list_of_values(most: int) -> dict[str, Any]:
-    """The JSON schema of a list that stands in a field's place."""
+    """Return the JSON schema of a list in place of a field."""
     items = {"anyOf": [{"type": "number"}, {"type": "string"}]}
     return {"type": "array", "minItems": 1, "maxItems": most, "items": items}
 

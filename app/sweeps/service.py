@@ -1,4 +1,4 @@
-"""The use case of `/v1/sweep`: read every cell, then solve them, long sweeps in a process of their own."""
+"""The use case of `/v1/sweep`: read all cells, then solve them. Long sweeps are solved in a separate process."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ MOST_SECONDS_OF_LONG_SWEEPS = 120.0
 
 @dataclass(frozen=True)
 class Cell:
-    """A question that was solved, and whether its plan would fit the budget that it names."""
+    """A solved question, and whether its plan would fit the budget that it names."""
 
     calibration: Calibration
     fits_budget: bool | None
 
 
 def sweep(context: Context, request: SweepRequest, principal: Principal) -> SweepAnswer:
-    """One row for each value; a cell without an answer has a problem and does not spoil the others.
+    """Return one row for each value. A cell without an answer has a problem, and does not affect the others.
 
     Raises:
-        Problem: 422 where no field or more than one takes a list, or where no cell at all can be read.
+        Problem: 422 if no field or several fields take lists, or if no cell can be read.
     """
     swept = find_swept(request.root)
     if request.root.get("certificate"):
-        detail = "certificates are of one calibration: send this value's request to /v1/calibrate, or leave it out"
+        detail = "a certificate is about one calibration: send this value's request to /v1/calibrate, or leave it out"
         raise unprocessable("unsupported", detail, "certificate")
     reader = BudgetReader(context, principal)
     questions: list[Question | Problem] = []
@@ -85,19 +85,19 @@ def sweep(context: Context, request: SweepRequest, principal: Principal) -> Swee
 
 
 def names_a_budget(request: SweepRequest) -> bool:
-    """Return whether the answer may depend on what is charged to a budget, in any cell."""
+    """Return whether the answer of any cell may depend on the charges of a budget."""
     return "budget" in json.dumps(request.root)
 
 
 def is_complete(answer: SweepAnswer) -> bool:
-    """Return whether every cell was reached: another time, with less to do, more of them may be."""
+    """Return whether every cell was reached. A less busy server may reach more of them."""
     return all(row.problem is None or row.problem.code != "too_much_work" for row in answer.rows)
 
 
 def solve_cells(questions: Sequence[Question], seconds: float) -> list[Cell | RowProblem]:
-    """The outcome of each question, in their order; those that are not begun in time have ``too_much_work``.
+    """Return the outcome of each question, in their order. Questions that are not begun in time get ``too_much_work``.
 
-    It also runs in another process, so what it takes and gives can be pickled.
+    It also runs in another process, so its arguments and its result can be pickled.
     """
     deadline = time.monotonic() + seconds
     outcomes: list[Cell | RowProblem] = []

@@ -1,6 +1,6 @@
-"""Tables of API keys, with accounts of a provider among them, and of the versions of secrets.
+"""Tables of API keys, which include accounts of a provider, and of the versions of secrets.
 
-Neither a token nor a secret is among the columns.
+No column holds a token or a secret.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class ApiKey(Base):
 
     @property
     def is_account(self) -> bool:
-        """Return whether it is an account of a provider, and no key."""
+        """Return whether this is an account of a provider and not a key."""
         return self.issuer is not None
 
     def has_ended(self, now: datetime) -> bool:
-        """Return whether it authenticates nobody any more."""
+        """Return whether the key no longer authenticates anybody."""
         return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
 
     def is_under_secret(self, version: int, now: datetime) -> bool:
-        """Return whether a token that may still be good is hashed under this version of the secret of keys."""
+        """Return whether a token that may still be valid is hashed under this version of the secret for keys."""
         until = self.previous_token_until
         has_previous = self.previous_token_hash is not None and until is not None and until > now
         return self.secret_version == version or (has_previous and self.previous_secret_version == version)

@@ -1,4 +1,4 @@
-"""The declarative base that every resource's models share, and the column types that mean the same on both engines."""
+"""The declarative base of all models, and the column types that mean the same on both database engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _LENGTH_ON_SQLITE = len("2026-01-02 03:04:05.000000")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC. SQLite keeps no zone: it is attached on the way out, and a naive value is refused."""
+    """A moment in UTC. SQLite stores no time zone, so the zone is attached when a value is read. A value without a zone
+    is refused."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -45,7 +46,8 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
     def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], datetime | None] | None:
-        """`process_result_value` after the driver's own, in one short call: verification of a ledger makes millions."""
+        """Return the driver's processor and `process_result_value` in one short call, since verifying a ledger makes
+        millions of calls."""
         general = super().result_processor(dialect, coltype)
         if dialect.name != "sqlite" or general is None:
             return general

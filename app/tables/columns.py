@@ -55,7 +55,7 @@ class FilterText(TypeDecorator[PrivacyFilter]):
 
 
 def amounts_to_text(amounts: Amounts) -> str:
-    """The column's text.
+    """Return the column's text.
 
     >>> amounts_to_text((1, 20)), amounts_from_text("[1,20]")
     ('[1,20]', (1, 20))
@@ -70,7 +70,7 @@ def amounts_from_text(text: str) -> Amounts:
 
 @lru_cache(maxsize=4096)
 def events_to_text(events: Events) -> str:
-    """The column's text."""
+    """Return the column's text."""
     return _compact([event.to_json() for event in events])
 
 

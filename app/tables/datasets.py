@@ -1,4 +1,4 @@
-"""Tables of data sets: what was declared about them, and which root budgets their content is bound to for ever."""
+"""Tables of data sets: their declarations, and the root budgets to which their contents are bound for ever."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from app.tables.states import Change
 
 
 class DatasetContent(Base):
-    """A content that was ever uploaded, known by a keyed hash. The row outlives every data set that held it.
+    """A content that was ever uploaded, identified by a keyed hash. The row outlives all data sets with this content.
 
-    It is the lock of every decision about the content. Which root budgets the content is bound to, the data sets say:
-    their rows stay after a deletion.
+    The row is the lock of every decision about the content. The rows of data sets, which stay after a deletion, say to
+    which root budgets the content is bound.
     """
 
     __tablename__ = "dataset_contents"
@@ -25,7 +25,8 @@ class DatasetContent(Base):
 
 
 class Dataset(Base):
-    """A data set's declaration, with sizes and content of its first version. A deleted one stays, without files."""
+    """A data set's declaration, with the sizes and the content of its first version. The row stays after a deletion;
+    the files do not."""
 
     __tablename__ = "datasets"
     __table_args__ = (
@@ -59,7 +60,7 @@ class Dataset(Base):
 
 
 class DatasetVersion(Base):
-    """The second version of a private data set, or a later one. Its row never changes, and outlives its file."""
+    """The second or a later version of a private data set. The row never changes, and outlives the file."""
 
     __tablename__ = "dataset_versions"
     __table_args__ = (

@@ -14,7 +14,7 @@ MAX_KEY_LENGTH = 200
 
 
 class IdempotencyRecord(Base):
-    """The answer of one command, written in the transaction that has its effect."""
+    """The answer of one command, written in the transaction of its effect."""
 
     __tablename__ = "idempotency_records"
 

@@ -1,6 +1,6 @@
-"""Tables of the ledger: entries and the tree over them, and the state that the entries can rebuild.
+"""Tables of the ledger: entries, the tree over them, and the state that can be rebuilt from the entries.
 
-Budgets, reservations and exposed steps are the present state. Entries, the tree and its checkpoints are only added to.
+Budgets, reservations and exposed steps are the present state. Entries, the tree and its checkpoints are append-only.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def _one_of(column: str, values: list[str]) -> str:
 class Budget(Base):
     """A limit on privacy loss, and how much of it is used.
 
-    Amounts are lists of integers in the filter's units, one per order in a Rényi filter; they count what is charged to
-    the budget and to every budget under it. `headroom` is the room that decides admission; the database itself refuses
-    to let it become negative, unless a correction told a truth beyond the limit. `path` is made of the ids from the
-    root to the budget. The row is the lock of everything that concerns the budget.
+    Amounts are lists of integers in the filter's units, one per order in a Rényi filter. They include charges to all
+    budgets below. `headroom` decides admission; the database prevents that it becomes negative, unless a correction
+    exceeded the limit. `path` consists of the ids from the root to the budget. The row is the lock of everything that
+    concerns the budget.
     """
 
     __tablename__ = "budgets"
@@ -75,12 +75,13 @@ class Budget(Base):
 
     @property
     def root_id(self) -> str:
-        """The id of the budget at the top of the tree."""
+        """Return the id of the budget at the top of the tree."""
         return self.path.partition("/")[0]
 
 
 def under(path: str) -> Any:
-    """The condition that a budget is the one with this path, or below it; every budget for the empty path."""
+    """Return the condition that a budget has this path or is below it. All budgets meet the condition for the empty
+    path."""
     if not path:
         return literal(True)
     column = Budget.__table__.c.path
@@ -88,7 +89,7 @@ def under(path: str) -> Any:
 
 
 class Reservation(Base):
-    """A hold on a budget for events that have not happened yet, and how it ended."""
+    """A hold on a budget for events that have not happened yet, and its outcome."""
 
     __tablename__ = "reservations"
     __table_args__ = (
@@ -152,7 +153,7 @@ class Reservation(Base):
 
 
 class Certificate(Base):
-    """A certificate that entries name by its hash, which is that of these bytes."""
+    """A certificate. Entries name it by the hash of its bytes."""
 
     __tablename__ = "certificates"
 
@@ -161,14 +162,14 @@ class Certificate(Base):
 
 
 class LimitRequest(Base):
-    """A request for another limit, and how it ended.
+    """A request for another limit, and its outcome.
 
     Attributes:
-        sequence: The sequence of the entry that made it.
-        filter: With the limit that is wanted.
-        filter_before: With the limit that the budget had when it was made.
-        approvals: Who has approved it, why and when, in their order.
-        decided_by, decision_reason, decided_at: Who ended it, why and when; None while it is open.
+        sequence: The sequence of the entry that made the request.
+        filter: The filter with the wanted limit.
+        filter_before: The filter with the budget's limit at the time of the request.
+        approvals: The approvals in their order: by whom, why and when.
+        decided_by, decision_reason, decided_at: Who ended the request, why and when; None while it is open.
     """
 
     __tablename__ = "limit_requests"
@@ -205,7 +206,7 @@ class LimitRequest(Base):
 
 
 class Register(Base):
-    """The end of the register's chain. The register says what decides a charge besides reservations."""
+    """The end of the register's chain. The register has the facts besides reservations that decide a charge."""
 
     __tablename__ = "registers"
     __table_args__ = (CheckConstraint(f"id = '{REGISTER}'", name="one"),)
@@ -216,11 +217,10 @@ class Register(Base):
 
 
 class Entry(Base):
-    """One transition of one budget, or what the register says of something. Triggers refuse to change or delete it.
+    """One transition of one budget, or one statement of the register. Triggers refuse to change or delete it.
 
-    `canonical` holds the bytes that were hashed, once and for ever; every other column repeats something in them, for
-    queries alone. `leaf_index` numbers the entries of all budgets: unique and growing; a transaction that fails may
-    leave a gap.
+    `canonical` holds the hashed bytes and never changes. The other columns repeat parts of these bytes for queries.
+    `leaf_index` numbers the entries of all budgets. It is unique and growing; a failed transaction may leave a gap.
     """
 
     __tablename__ = "entries"
@@ -267,9 +267,9 @@ class Entry(Base):
 
 
 class LedgerUse(Base):
-    """The use of one key on one day (UTC): entries that it has written, and their canonical bytes.
+    """The use of one key on one day (UTC): the number of entries that it has written, and of their canonical bytes.
 
-    The row is the lock of a key's quotas. It repeats what entries say, and nothing of the books depends on it.
+    The row is the lock of a key's quotas. It repeats facts from entries, and the books do not depend on it.
     """
 
     __tablename__ = "ledger_uses"
@@ -283,7 +283,7 @@ class LedgerUse(Base):
 class ExposedStep(Base):
     """The number of times that a step may have been released under a budget.
 
-    The budget's report composes it, and every transition updates it.
+    Every transition updates the number, and the budget's report composes the steps.
     """
 
     __tablename__ = "exposed_steps"
@@ -296,16 +296,16 @@ class ExposedStep(Base):
 
 
 class MerkleTree(Base):
-    """The one row of the tree over all entries. Triggers let its size and the number of checkpoints only grow.
+    """The only row of the tree over all entries. Triggers ensure that its size and the number of checkpoints only grow.
 
     Attributes:
-        ledger_id: Drawn once; checkpoints name it.
-        size: How many entries are in the tree.
-        frontier: The hashes of the complete subtrees that make it up, the largest first.
-        settled_leaf_index: Every entry up to this place is in the tree, and none will appear there any more.
-        awaited_leaf_index, awaited_transaction: On PostgreSQL, the next place that is settled, as soon as every
+        ledger_id: The ledger's id, drawn once. Checkpoints name it.
+        size: The number of entries in the tree.
+        frontier: The hashes of the complete subtrees that form the tree, the largest first.
+        settled_leaf_index: Every entry up to this place is in the tree, and no new entry will appear there.
+        awaited_leaf_index, awaited_transaction: On PostgreSQL, the next settled place. It is settled as soon as every
             transaction before this one is over.
-        checkpoints: How many were signed.
+        checkpoints: The number of signed checkpoints.
     """
 
     __tablename__ = "merkle_trees"
@@ -322,9 +322,10 @@ class MerkleTree(Base):
 
 
 class MerkleLeaf(Base):
-    """The place of an entry in the tree: from 0, without gaps. Triggers refuse to change or delete it.
+    """The place of an entry in the tree, counted from 0 without gaps. Triggers refuse to change or delete it.
 
-    Without a foreign key, which would be looked up for each of a million old entries: verification compares the two.
+    It has no foreign key, which would be checked for each of a million old entries. Verification compares leaves and
+    entries.
     """
 
     __tablename__ = "merkle_leaves"
@@ -348,7 +349,7 @@ class MerkleNode(Base):
 
 
 class MerkleCheckpoint(Base):
-    """A checkpoint that was signed; numbered from 1, without gaps. Triggers refuse to change or delete it."""
+    """A signed checkpoint. Checkpoints are numbered from 1 without gaps. Triggers refuse to change or delete them."""
 
     __tablename__ = "merkle_checkpoints"
     __table_args__ = (UniqueConstraint("tree_size", "public_key"),)
@@ -362,12 +363,12 @@ class MerkleCheckpoint(Base):
 
 
 class MerkleCosignature(Base):
-    """The newest cosignature that a witness made of the tree of one size; a later one takes its place.
+    """A witness's newest cosignature of the tree at one size. A later cosignature replaces it.
 
     Attributes:
         witness: The public key of the witness, as text.
-        cosigned_at: The time that the witness has signed.
-        signature: That time and the signature, as the note has them.
+        cosigned_at: The time in the cosignature.
+        signature: The time and the signature, in the form of the note.
     """
 
     __tablename__ = "merkle_cosignatures"
@@ -381,12 +382,12 @@ class MerkleCosignature(Base):
 
 
 class LedgerLife(Base):
-    """A life of the ledger: the first began with its fence, each later one when a loss was acknowledged.
+    """A life of the ledger. The first life began with the fence, each later one when a loss was acknowledged.
 
     Attributes:
-        number: From 1, without gaps; the largest is the present one.
+        number: The number of the life, from 1 without gaps. The largest is the present life.
         life: A random id, which the fence has, too.
-        loss: What was known to be missing when it began; None for the first one.
+        loss: What was known to be missing when the life began; None for the first life.
     """
 
     __tablename__ = "ledger_lives"

@@ -1,4 +1,4 @@
-"""Tables of runs, of sweeps of runs and of audits: the system of record for what is queued, running and done."""
+"""Tables of runs, of sweeps of runs and of audits. They are authoritative about what is queued, running and done."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from app.tables.states import RunState
 
 
 class Run(Base):
-    """One run. Everything here is public: the plan, the declared sizes, progress; the model is a file of its own."""
+    """One run. Everything in the row is public: the plan, the declared sizes and the progress. The model is in a
+    separate file."""
 
     __tablename__ = "runs"
 
@@ -92,12 +93,13 @@ class Run(Base):
 
     @property
     def is_charged(self) -> bool:
-        """Return whether a budget pays for it: by a reservation of its own, or its sweep's."""
+        """Return whether a budget pays for the run, by its own reservation or by its sweep's."""
         return self.budget_id is not None
 
 
 class MarkedSteps(Base):
-    """The steps of a run that may have drawn noise, written before they do; without a row all of them count."""
+    """The steps of a run that may have drawn noise. The row is written before they draw any. Without a row, all steps
+    count."""
 
     __tablename__ = "marked_steps"
     __table_args__ = (CheckConstraint("steps >= 1", name="steps"),)
@@ -107,7 +109,7 @@ class MarkedSteps(Base):
 
 
 class RunSweep(Base):
-    """A sweep. All of it is public; but nobody sees which runs there are of a sweep for the best."""
+    """A sweep. The row is public, but nobody sees which runs belong to a sweep for the best."""
 
     __tablename__ = "run_sweeps"
 
@@ -150,7 +152,7 @@ class RunSweep(Base):
 
 
 class RunSweepCell(Base):
-    """A cell of the grid: the values of the swept fields, and the plan that they make."""
+    """A cell of the grid: the values of the swept fields, and the resulting plan."""
 
     __tablename__ = "run_sweep_cells"
 
@@ -164,7 +166,7 @@ class RunSweepCell(Base):
 
 
 class Audit(Base):
-    """One audit. It is made of canaries and noise alone: no row of any data set has a part in it."""
+    """One audit. It uses only canaries and noise, and no row of any data set."""
 
     __tablename__ = "audits"
 

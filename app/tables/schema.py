@@ -1,4 +1,4 @@
-"""The metadata of every table: what migrations compare a database with."""
+"""The metadata of every table, with which migrations compare a database."""
 
 from __future__ import annotations
 

@@ -37,11 +37,11 @@ class LimitRequestStatus(StrEnum):
     REFUSED = "refused"
     """An owner has refused it."""
     WITHDRAWN = "withdrawn"
-    """Whoever asked has taken it back."""
+    """The principal that asked has taken it back."""
 
 
 class Change(StrEnum):
-    """The owner says in one of these words how a version differs from the one before. It is public, and not checked."""
+    """The owner's word for how a version differs from the one before. It is public, and not checked."""
 
     APPENDED = "appended"
     """Rows came."""
@@ -57,7 +57,7 @@ class WebhookEvent(StrEnum):
     """A webhook may be told of each of these."""
 
     SPENDING_THRESHOLD = "spending_threshold"
-    """What may have been released (spent, and started) has reached a share of the budget's limit."""
+    """The amounts that may have been released (spent and started) have reached a share of the budget's limit."""
     DENIED = "denied"
     """Reservations were refused for want of room; those within a minute make one message."""
     START_OVERDUE = "start_overdue"

@@ -1,4 +1,4 @@
-"""Tables of webhooks: where messages go, and the outbox that they wait in."""
+"""Tables of webhooks: the addresses of messages, and the outbox in which messages wait."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def _one_of(column: str, values: list[str]) -> str:
 
 
 class Webhook(Base):
-    """An address that is told what happens to a budget and those under it.
+    """An address that is told what happens to a budget and to the budgets under it.
 
     Attributes:
-        events: What it is told of.
-        fractions: The fractions of the limit, at which it is told of spending.
-        secret_version: The version of the key that signs, which is derived from it and stored nowhere.
-        dropped: Messages that were not written because too many waited.
+        events: The kinds of events that the webhook is told about.
+        fractions: The fractions of the limit at which it is told about spending.
+        secret_version: The version of the signing key. The key is derived from the version and stored nowhere.
+        dropped: The number of messages that were not written because too many waited.
     """
 
     __tablename__ = "webhooks"
@@ -45,14 +45,16 @@ class Webhook(Base):
 
 
 class WebhookMessage(Base):
-    """A message to a webhook, written in the transaction that has what it tells of.
+    """A message to a webhook, written in the transaction of the event that it reports.
 
     Attributes:
-        subject: What it is about, once per webhook: a reservation with its time; None if there is no such thing.
-        count: How many happenings it tells of.
+        subject: What the message is about, unique per webhook: a reservation with its time; None if there is no such
+            subject.
+        count: The number of events that the message reports.
         due_at: The time of the next attempt.
-        leased_until: Somebody is at it, or has died; others leave it alone until then.
-        last_error, last_status: Of the last attempt: the class of the failure, and the receiver's HTTP status.
+        leased_until: A process sends the message, or has died while sending it. Other processes leave it alone until
+            this time.
+        last_error, last_status: The class of the last attempt's failure, and the receiver's HTTP status.
     """
 
     __tablename__ = "webhook_messages"

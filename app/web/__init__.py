@@ -1,1 +1,1 @@
-"""Pages for people, whose every asset is served from here, and the gates that requests pass."""
+"""Pages for people, with all their assets, and the gates that requests pass."""

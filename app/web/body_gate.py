@@ -106,7 +106,7 @@ class BodyGate:
 
 
 async def _read(receive: Receive, headers: Headers, limit: int) -> bytes | None:
-    """The whole body, or None if the client left. More than ``limit`` bytes are refused, whatever the headers say."""
+    """Read the whole body; None if the client left. More than ``limit`` bytes are refused, whatever the headers say."""
     declared = _declared_length(headers)
     if declared > limit:
         if declared <= DRAINED_BYTES:
@@ -139,7 +139,7 @@ async def _drain(receive: Receive) -> None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A receiver that gives the body once and then waits for the connection's end."""
+    """Return a receiver that gives the body once and then waits for the connection's end."""
     given = False
 
     async def replay() -> Message:

@@ -31,17 +31,17 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/docs")
 def documentation() -> FileResponse:
-    """The page; its assets come from the mount below."""
+    """Return the page; its assets come from the mount below."""
     return FileResponse(STATIC / "docs.html", headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
 @router.get("/openapi.json")
 def openapi_document() -> FileResponse:
-    """The document, byte for byte as it is committed."""
+    """Return the document, byte for byte as committed."""
     return FileResponse(DOCUMENT, media_type="application/json")
 
 
 def add_documentation(app: FastAPI) -> None:
-    """Serve the document, the page and its assets."""
+    """Add the routes of the document, the page and its assets."""
     app.include_router(router)
     app.mount("/docs/assets", StaticFiles(directory=STATIC), name="assets")

@@ -1,4 +1,4 @@
-"""The service behind a proxy: the address that a request comes from, and a path that stands before every link.
+"""The service behind a proxy: the address from which a request comes, and the path at the beginning of every link.
 
 The proxy removes the path of EPSILOND_PUBLIC_URL from a request, so that all code inside uses addresses at the root.
 The path is put back into every address that leaves: into headers here, into links by `with_path`. The headers Host,
@@ -57,9 +57,10 @@ def with_path(page: str, path: str) -> str:
 
 
 def _client(peer: tuple[str, int], headers: Headers, trusted: tuple[Network, ...]) -> tuple[str, int]:
-    """Return whom a request comes from: the last address in X-Forwarded-For that no trusted proxy has.
+    """Return the address of the client: the last one in X-Forwarded-For that belongs to no trusted proxy.
 
-    Each proxy appends whom it was asked by. What stands further left was written by whoever asked, and is not believed.
+    Each proxy appends the address that connected to it. Addresses further left were written by the client, and are not
+    believed.
     """
     client = peer
     hops = [hop.strip() for hop in ",".join(headers.getlist("x-forwarded-for")).split(",")]

@@ -1,4 +1,4 @@
-"""Pages and pictures that the service makes: each holds all that it needs, and may do nothing but show itself."""
+"""Pages and pictures that the service makes. Each contains everything that it needs, and may only be shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def render(template: str, styles: tuple[str, ...], **values: Any) -> str:
-    """A template with its values, all of them escaped, and the style sheets in it."""
+    """Return a template filled with escaped values and the style sheets."""
     return _environment().get_template(template).render(style=_style(styles), **values)
 
 

@@ -1,1 +1,1 @@
-"""Webhooks: registered by owners, signed, delivered, and bounded in what they reach."""
+"""Webhooks: registered by owners, signed, delivered, and limited to addresses that the operator allows."""

@@ -1,7 +1,7 @@
-"""The thread of a server that delivers messages: taken from the outbox, sent, and tried again where that failed.
+"""The server's thread that delivers messages from the outbox, and tries again after failures.
 
-A message is delivered at least once, under one id. Whoever takes it has it for a minute; a process that dies in between
-leaves it to the next one.
+A message is delivered at least once, under one id. The process that takes a message has it for a minute. If the process
+dies, the next one takes over.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _TAKEN = 4 * _AT_ONCE
 
 
 class Deliverer:
-    """Delivers what is due, in a thread of its own. Several processes may do so at once.
+    """Delivers messages that are due, in a separate thread. Several processes may do so at once.
 
     Args:
         context: The process's context.
-        resolve: Finds the addresses of hosts; another one in tests.
-        tls: How certificates are verified; the system's authorities where it is left out.
-        jitter: A number from 0 to 1 that shortens a wait, so that not all come again at once.
+        resolve: Finds the addresses of hosts; tests replace it.
+        tls: How certificates are verified; by default with the system's authorities.
+        jitter: Returns a number from 0 to 1 that shortens a wait, so that not all attempts are repeated at once.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Deliverer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more messages; an attempt under way is left to its time limit, or to the end of the process."""
+        """Take no more messages. An attempt under way goes on until its time limit, or until the process ends."""
         self._stopping.set()
 
     def deliver(self) -> int:
-        """Try everything that is due now, one message of each webhook; how many attempts were made."""
+        """Try everything that is due now, one message of each webhook. Return the number of attempts."""
         context, now = self._context, self._context.clock()
         with context.database.read() as session:
             if not repository.is_anything_due(session, now):
@@ -156,7 +156,7 @@ class Deliverer:
 
 
 def body_of(message: WebhookMessage) -> bytes:
-    """Return the bytes that are sent, the same at every attempt."""
+    """Return the bytes that are sent. They are the same at every attempt."""
     data = dict(message.data)
     if message.event == WebhookEvent.DENIED:
         data["count"] = message.count
@@ -165,7 +165,7 @@ def body_of(message: WebhookMessage) -> bytes:
 
 
 def wait_s(attempts: int, jitter: float) -> float:
-    """Seconds until the next attempt, after this many failures before this one.
+    """Return the seconds until the next attempt, given the number of failures before this one.
 
     >>> [wait_s(attempts, 0.0) for attempts in (0, 1, 2, 20)]
     [10.0, 20.0, 40.0, 7200.0]

@@ -61,7 +61,7 @@ def create_webhook(
 
 @router.get("/budgets/{budget_id}/webhooks", operation_id="list_webhooks", summary="List webhooks of a budget")
 def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[WebhookBody]:
-    """The webhooks of a budget. There are at most ten, so one page has all."""
+    """Lists the webhooks of a budget. There are at most ten, so one page has all of them."""
     with context.database.read() as session:
         get_budget(session, budget_id)
         rows = repository.of_budget(session, budget_id)
@@ -71,7 +71,7 @@ def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[Web
 
 @router.get("/webhooks/{webhook_id}", operation_id="get_webhook", summary="Show a webhook")
 def get_webhook(context: CurrentContext, _: Owner, webhook_id: str) -> WebhookBody:
-    """One webhook, with its events and the number of messages that wait."""
+    """Returns one webhook, with its events and the number of messages that wait."""
     with context.database.read() as session:
         row = repository.get(session, webhook_id)
         return WebhookBody.of(row, repository.waiting(session, [row.id]).get(row.id, 0))
@@ -81,7 +81,7 @@ def get_webhook(context: CurrentContext, _: Owner, webhook_id: str) -> WebhookBo
 def list_deliveries(
     context: CurrentContext, _: Owner, webhook_id: str, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[DeliveryBody]:
-    """The messages that wait, and those of the last thirty days that were delivered or given up."""
+    """Lists the messages that wait, and those of the last thirty days that were delivered or given up."""
     before = decode_cursor(cursor, datetime, str)
     with context.database.read() as session:
         repository.get(session, webhook_id)
@@ -103,7 +103,7 @@ def disable_webhook(
     webhook_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """No message is written or sent any more; those that wait are kept."""
+    """From now on, no message is written or sent. Messages that wait are kept."""
     return _set_state(context, principal, key, "disable_webhook", webhook_id, WebhookState.DISABLED)
 
 
@@ -120,7 +120,7 @@ def enable_webhook(
     webhook_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """The webhook is told of events again from now on, but not of what happened meanwhile."""
+    """The webhook is told about events again from now on, but not about earlier ones."""
     return _set_state(context, principal, key, "enable_webhook", webhook_id, WebhookState.ACTIVE)
 
 

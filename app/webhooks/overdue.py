@@ -1,4 +1,4 @@
-"""Reservations that were started and are late: whoever sweeps tells webhooks of each once."""
+"""Overdue reservations: each regular sweep tells webhooks about new ones, once for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _TOLD_AT_ONCE = 2000
 
 
 def tell_of_overdue(context: Context) -> None:
-    """Write messages about what has become overdue; one that was extended and is late again is told of again."""
+    """Write messages about reservations that have become overdue. One that was extended and is late again is reported
+    again."""
     now = context.clock()
     with context.database.read() as session:
         if not repository.is_any_active(session):

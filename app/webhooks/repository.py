@@ -1,4 +1,4 @@
-"""All SQL on webhooks and their messages, but for what writes messages: that is the outbox's."""
+"""All SQL on webhooks and their messages, except writing messages, which the outbox does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IS_PENDING: ColumnElement[bool] = WebhookMessage.state == literal_column(f"'{De
 
 
 def get(session: Session, webhook_id: str) -> Webhook:
-    """The webhook, as it is now.
+    """Return the webhook in its present state.
 
     Raises:
         Problem: 404.
@@ -30,7 +30,7 @@ def get(session: Session, webhook_id: str) -> Webhook:
 
 
 def of_budget(session: Session, budget_id: str) -> Sequence[Webhook]:
-    """The webhooks of a budget, oldest first."""
+    """Return the webhooks of a budget, oldest first."""
     statement = select(Webhook).where(Webhook.budget_id == budget_id).order_by(Webhook.created_at, Webhook.id)
     return session.scalars(statement).all()
 
@@ -44,7 +44,7 @@ def remove(session: Session, webhook_id: str) -> None:
 
 
 def waiting(session: Session, webhook_ids: Sequence[str]) -> dict[str, int]:
-    """Count the messages of each webhook that wait."""
+    """Count the waiting messages of each webhook."""
     statement = (
         select(WebhookMessage.webhook_id, func.count())
         .where(WebhookMessage.webhook_id.in_(webhook_ids), _IS_PENDING)
@@ -75,11 +75,11 @@ def is_anything_due(session: Session, now: datetime) -> bool:
 
 
 def claim(session: Session, now: datetime, until: datetime, limit: int) -> list[tuple[WebhookMessage, Webhook]]:
-    """Take messages that are due, one of each webhook, so that nobody else sends them until a moment.
+    """Take messages that are due, one of each webhook. Nobody else sends them until the given time.
 
-    So a webhook with many messages keeps no other one waiting. A process that dies meanwhile leaves its messages to
-    others from then on. Two processes that come at once take different ones: on SQLite one after the other, on
-    PostgreSQL past the rows that the other one has locked.
+    So a webhook with many messages does not delay others. If the process dies, other processes can take its messages
+    after that time. Two processes at once take different messages: on SQLite they take turns, on PostgreSQL they skip
+    rows that the other one has locked.
     """
     # The one that was tried most goes first, so that its waits go on growing.
     in_order = (WebhookMessage.attempts.desc(), WebhookMessage.due_at, WebhookMessage.id)
@@ -106,7 +106,7 @@ def claim(session: Session, now: datetime, until: datetime, limit: int) -> list[
 
 
 def settle(session: Session, message: WebhookMessage, lease: datetime, **columns: object) -> None:
-    """Say what came of an attempt, unless somebody else has taken the message since."""
+    """Store the outcome of an attempt, unless another process has taken the message meanwhile."""
     statement = update(WebhookMessage).where(
         WebhookMessage.id == message.id, WebhookMessage.leased_until == lease, _IS_PENDING
     )
@@ -119,9 +119,9 @@ def forget(session: Session, before: datetime) -> None:
 
 
 def overdue(session: Session, now: datetime, limit: int) -> Sequence[tuple[str, str, str, datetime]]:
-    """Started reservations whose time was over in the last day: id, budget, the path of the budget, the time.
+    """Return the started reservations whose time ended in the last day: id, budget, the path of the budget, the time.
 
-    Of those that were over before, webhooks have been told, or there were none.
+    Webhooks were told about earlier ones before, or there were no webhooks.
     """
     statement = (
         select(Reservation.id, Reservation.budget_id, Budget.path, Reservation.expires_at)
@@ -139,7 +139,7 @@ def overdue(session: Session, now: datetime, limit: int) -> Sequence[tuple[str, 
 
 
 def known_subjects(session: Session, subjects: Sequence[str]) -> set[tuple[str, str | None]]:
-    """The webhooks that were told of these subjects, with each subject."""
+    """Return the webhooks that were told about these subjects, with each subject."""
     statement = select(WebhookMessage.webhook_id, WebhookMessage.subject).where(WebhookMessage.subject.in_(subjects))
     return {(row[0], row[1]) for row in session.execute(statement)}
 
@@ -151,9 +151,9 @@ def is_any_active(session: Session) -> bool:
 
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
-    """The condition for messages that wait for an attempt now, with their webhooks.
+    """Return the condition for messages that are due now, with their webhooks.
 
-    While a message that has failed waits, all others of its webhook do, those too that are written meanwhile.
+    While a failed message waits, all other messages of its webhook wait, too, even new ones.
     """
     is_free = or_(WebhookMessage.leased_until.is_(None), WebhookMessage.leased_until <= now)
     is_active = Webhook.state == str(WebhookState.ACTIVE)

@@ -18,7 +18,7 @@ Event = Annotated[WebhookEvent, Field(strict=False)]
 
 
 class WebhookRequest(Schema):
-    """An address, and what it is told of."""
+    """An address, and the events that it is told about."""
 
     url: str = Field(min_length=1, max_length=MAX_URL_LENGTH, description="Below an address that the operator allows.")
     events: list[Event] = Field(min_length=1, max_length=len(WebhookEvent))
@@ -31,7 +31,7 @@ class WebhookRequest(Schema):
 
 
 class WebhookBody(Schema):
-    """A webhook. It is told of its budget and of all budgets under it."""
+    """A webhook. It is told about its budget and about all budgets under it."""
 
     id: str
     budget_id: str
@@ -46,23 +46,23 @@ class WebhookBody(Schema):
 
     @classmethod
     def of(cls, row: Webhook, waiting: int) -> Self:
-        """The webhook, as its row has it."""
+        """Return the webhook from its row."""
         return cls(**_fields(row, waiting))
 
 
 class WebhookWithSecret(WebhookBody):
-    """A webhook, with what its messages are verified with: shown in this answer alone."""
+    """A webhook with the secret that verifies its messages, shown in this answer only."""
 
     secret: str | None = Field(description="Null if the request was answered before.")
 
     @classmethod
     def without_secret(cls, row: Webhook, waiting: int) -> Self:
-        """Return the webhook as it is stored for a repetition of the request."""
+        """Return the webhook without its secret, as it is stored to answer a repeated request."""
         return cls(**_fields(row, waiting), secret=None)
 
 
 class DeliveryBody(Schema):
-    """A message, and what became of it."""
+    """A message and its outcome."""
 
     id: str = Field(description="The header `webhook-id`, the same at each attempt.")
     event: WebhookEvent
@@ -80,7 +80,7 @@ class DeliveryBody(Schema):
 
     @classmethod
     def of(cls, row: WebhookMessage) -> Self:
-        """The message, as its row has it."""
+        """Return the message from its row."""
         return cls(
             id=row.id,
             event=WebhookEvent(row.event),

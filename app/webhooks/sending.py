@@ -1,6 +1,6 @@
-"""One attempt to send a message: one connection to an address that was checked, one request, the status of its answer.
+"""One attempt to send a message: one connection to a checked address, one request, and the status of the answer.
 
-No redirect is followed, no proxy asked, no answer's body read. Everything together has a few seconds.
+It follows no redirect, uses no proxy, and reads no body. Everything together must end within a few seconds.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ def send(
     """Post a message.
 
     Args:
-        address: Where to.
-        networks: Of special addresses that are allowed nevertheless.
-        headers: Besides those that every request has.
-        body: JSON.
-        deadline_s: Seconds for all of it.
-        resolve: Finds the addresses of the host, once: the connection goes to one that was checked.
+        address: The address of the webhook.
+        networks: Networks of special addresses that are allowed nevertheless.
+        headers: Headers in addition to those of every request.
+        body: The body, as JSON.
+        deadline_s: The seconds for the whole attempt.
+        resolve: Finds the addresses of the host. It is called once, and the connection goes to one of the checked
+            addresses.
         tls: How certificates are verified; None for the system's authorities.
     """
     try:
@@ -76,7 +77,7 @@ def send(
 
 
 def _connected(address: Address, ips: Iterable[Ip], until: float, tls: ssl.SSLContext | None) -> socket.socket:
-    """A connection to the first of the addresses that takes one."""
+    """Connect to the first of the addresses that accepts a connection."""
     failure: OSError = ConnectionRefusedError("there is no address")
     for ip in ips:
         try:
@@ -109,7 +110,7 @@ def _request(address: Address, headers: Mapping[str, str], body: bytes) -> bytes
 
 
 def _status(connection: socket.socket, until: float) -> int | None:
-    """The status of the answer; None if what came is no answer of HTTP."""
+    """Return the status of the answer; None if the reply is not an HTTP answer."""
     read = b""
     while b"\n" not in read and len(read) < _MOST_BYTES:
         connection.settimeout(_left(until))

@@ -24,7 +24,7 @@ _FRACTIONS = [0.8, 0.95]
 
 
 def check_address(context: Context, url: str) -> None:
-    """Check that an operator has allowed the address; what its name leads to is looked at whenever it is asked.
+    """Check that an operator has allowed the address. The IP addresses of its host are checked before every message.
 
     Raises:
         Problem: 422 ``address_not_allowed``.
@@ -42,8 +42,8 @@ def register(session: Session, context: Context, budget: Budget, request: Webhoo
     """Register a webhook of a budget.
 
     Raises:
-        Problem: 409 ``too_many_webhooks``; 429 ``quota_exceeded``; 422 ``contradiction`` where fractions are given and
-            nobody wants them.
+        Problem: 409 ``too_many_webhooks``; 429 ``quota_exceeded``; 422 ``contradiction`` if fractions are given without
+            the event that needs them.
     """
     is_of_spending = WebhookEvent.SPENDING_THRESHOLD in request.events
     if request.fractions is not None and not is_of_spending:
@@ -78,9 +78,9 @@ def change(session: Session, context: Context, webhook_id: str, principal_id: st
     Args:
         session: A write session.
         context: The process's context.
-        webhook_id: Which one.
-        principal_id: Who does it.
-        columns: What its row says from now on.
+        webhook_id: The webhook.
+        principal_id: The principal that makes the change.
+        columns: The new values of columns.
 
     Raises:
         Problem: 404.

@@ -1,1 +1,1 @@
-"""Shapes that several resources have in common on the wire: events, intervals, and what an answer is made of."""
+"""Parts of requests and answers that several resources share: events, intervals, and the parts of an answer."""

@@ -73,7 +73,7 @@ class ProvenanceBody(Schema):
 
 
 class ChoiceBody(Schema):
-    """A value that the request left out, and that was chosen from public numbers alone."""
+    """A value that the request left out. It was chosen from public numbers only."""
 
     name: str = Field(description="The member of a request that holds it, such as `hyperparameters.step_size`.")
     value: Any = Field(description="The value, as a request would give it.")
@@ -95,7 +95,8 @@ class ChoiceBody(Schema):
 
 
 def error_budget(answer: Answer) -> dict[str, float]:
-    """The named terms of the interval's width; a term without a finite bound is left out (a warning speaks of it)."""
+    """Return the named terms of the interval's width. A term without a finite bound is left out, and a warning mentions
+    it."""
     return {name: width for name, width in answer.error_budget.items() if math.isfinite(width)}
 
 

@@ -1,7 +1,7 @@
-"""Schemas that are made of described records: the same fields and ranges, and the records' own words.
+"""Schemas that are made from described records, with the same fields, ranges and descriptions.
 
-A mechanism, sampling, domain or penalty is described once, where the engine has it (`accounting.described`). Its schema
-follows from that, so that a new one is accepted over HTTP and listed in the OpenAPI document without further ado.
+A mechanism, sampling, domain or penalty is described once, in the engine (`accounting.described`). Its schema is made
+from this description. So a new one is accepted over HTTP and listed in the OpenAPI document without more code.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SECTION = re.compile(r"\n+(?:[A-Z][a-z]+: *\S*|>>> ).*", re.DOTALL)
 
 
 def field_of(annotation: Any) -> Any:
-    """The type of a schema's field for a record's annotation, such as ``Annotated[float, Real(0.0, 1.0)]``."""
+    """Return the type of a schema's field for a record's annotation, such as ``Annotated[float, Real(0.0, 1.0)]``."""
     return Annotated[_field(get_args(annotation)[1], {})]
 
 
 class DescribedSchema(Schema):
-    """A record of some kind."""
+    """The schema of a record."""
 
     kind: str
 
@@ -37,11 +37,11 @@ class DescribedSchema(Schema):
 def schema_of(
     described: type[Described], suffix: str, narrowed: Mapping[Real, Real] = MappingProxyType({})
 ) -> type[DescribedSchema]:
-    """The schema of one kind of record.
+    """Return the schema of one kind of record.
 
     Args:
-        suffix: What is added to the class's name to make the schema's.
-        narrowed: Ranges that requests have in place of the engine's.
+        suffix: A suffix that turns the class's name into the schema's.
+        narrowed: Ranges of requests that replace the engine's.
     """
     kind: Any = (Literal[described.kind], ...)
     values: dict[str, Any] = {
@@ -53,7 +53,7 @@ def schema_of(
 
 
 def schema_of_any(known: Mapping[str, type[D]], suffix: str, title: str | None = None) -> Any:
-    """The type of a field that takes a record of any of these kinds."""
+    """Return the type of a field that takes a record of any of these kinds."""
     return Annotated[
         Union[(*(schema_of(each, suffix) for each in known.values()),)],
         Field(discriminator="kind", title=title),
@@ -61,16 +61,16 @@ def schema_of_any(known: Mapping[str, type[D]], suffix: str, title: str | None =
 
 
 def record_of(schema: DescribedSchema, known: Mapping[str, type[D]]) -> D:
-    """The record that a schema describes.
+    """Return the record that a schema describes.
 
     Raises:
-        AccountingError: Its numbers contradict each other; the pointer is inside the schema.
+        AccountingError: The numbers contradict each other; the pointer is inside the schema.
     """
     return known[schema.kind](**{name: value for name, value in vars(schema).items() if name != "kind"})
 
 
 def _field(within: Range, narrowed: Mapping[Real, Real], default: Any = MISSING) -> tuple[Any, Any]:
-    """The type and the constraints of a schema's field."""
+    """Return the type and the constraints of a schema's field."""
     told = within.meaning or None
     if default is MISSING:
         default = ...
@@ -89,5 +89,5 @@ def _field(within: Range, narrowed: Mapping[Real, Real], default: Any = MISSING)
 
 
 def _description(described: type[Described]) -> str:
-    """The docstring's paragraphs before its first section, as Markdown."""
+    """Return the docstring's paragraphs before its first section, as Markdown."""
     return _SECTION.sub("", inspect.cleandoc(described.__doc__ or "")).replace("``", "`")

@@ -1,4 +1,4 @@
-"""Events as the HTTP contract writes them, and the way to the engine's own."""
+"""Events as the HTTP contract writes them, and their conversion to the engine's."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class EventSchema(Schema):
 
     @classmethod
     def of(cls, event: Event) -> EventSchema:
-        """The engine's event as the contract writes it."""
+        """Return the engine's event as the contract writes it."""
         return cls.model_validate(event.to_json())
 
     def to_event(self) -> Event:
-        """The engine's event.
+        """Return the engine's event.
 
         Raises:
             AccountingError: numbers that contradict each other, or no theorem covers this mechanism with this sampling.
@@ -56,11 +56,11 @@ Events = Annotated[
 
 
 def to_events(schemas: Sequence[EventSchema], *pointer: str | int) -> tuple[Event, ...]:
-    """The engine's events.
+    """Return the engine's events.
 
     Args:
         schemas: The events of a request.
-        pointer: Where the list is in the request body; ``events`` unless told.
+        pointer: The place of the list in the request body; by default ``events``.
 
     Raises:
         Problem: 422 at the event that has no proof.

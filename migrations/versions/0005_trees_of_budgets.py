@@ -1,10 +1,10 @@
-"""The whole ledger: trees of budgets, started amounts, corrections, what was exposed, and one truth in each entry.
+"""The whole ledger: trees of budgets, started amounts, corrections, exposed steps, and entries without repetitions.
 
 Revision ID: 0005
 Revises: 0004
 
 Amounts, events and filters become plain text, read by the code as its own objects. Columns of entries that only
-repeated the hashed bytes go: the bytes are what is served.
+repeated the hashed bytes are dropped, since the bytes themselves are served.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _alter_tables_on_postgresql() -> None:
 
 
 def _remake_tables_on_sqlite() -> None:
-    """SQLite changes no constraint of a table that exists: new tables take the rows and then the names."""
+    """Move the rows to new tables, which then take the names, since SQLite cannot change constraints of a table."""
     op.create_table(
         "new_budgets",
         sa.Column("id", sa.String(64), nullable=False),
@@ -175,7 +175,7 @@ def _remake_tables_on_sqlite() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """What the new columns and the new table say of the rows that are there."""
+    """Fill the new columns and the new table from the existing rows."""
     relations = {
         row.id: row.neighboring_relation
         for row in connection.execute(sa.text("SELECT id, neighboring_relation FROM budgets"))
@@ -249,7 +249,7 @@ def _drop_triggers(is_sqlite: bool) -> None:
 
 
 def _create_triggers(is_sqlite: bool) -> None:
-    """As revision 0001 made them."""
+    """Create the triggers as in revision 0001."""
     if is_sqlite:
         for verb in ("UPDATE", "DELETE"):
             op.execute(
@@ -268,5 +268,5 @@ def _create_triggers(is_sqlite: bool) -> None:
 
 
 def downgrade() -> None:
-    """Refused: an older version knows neither trees nor corrections, and would count less than was charged."""
+    """Refuse, because an older version knows neither trees nor corrections, and would count less than was charged."""
     raise RuntimeError("the ledger does not go back before revision 0005; restore a backup instead")

@@ -1,4 +1,4 @@
-"""Audits: what an attack found out, beside what was claimed."""
+"""Audits: the findings of attacks, with the claims that they test."""
 
 from __future__ import annotations
 

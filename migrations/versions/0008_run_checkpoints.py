@@ -1,4 +1,5 @@
-"""Runs that go on after their worker was lost: the stream of randomness they were started with, and their losses."""
+"""Runs that go on after their worker was lost: the stream of randomness of each run, and how often its worker was
+lost."""
 
 from __future__ import annotations
 

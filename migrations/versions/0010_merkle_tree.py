@@ -73,7 +73,8 @@ def upgrade() -> None:
 
 
 def _insert_the_empty_tree() -> None:
-    """What there is already becomes part of it afterwards, a batch at a time: here it would keep everybody waiting."""
+    """Insert the empty tree. Existing entries are added later in batches, since adding them here would keep everybody
+    waiting."""
     tree = sa.table(
         "merkle_trees",
         sa.column("id", sa.Integer()),
@@ -124,5 +125,5 @@ def _refuse_changes_on_postgresql() -> None:
 
 
 def downgrade() -> None:
-    """Refused: the places of the entries in the tree are what checkpoints that were handed out promise."""
+    """Refuse, because checkpoints that were handed out depend on the places of the entries in the tree."""
     raise RuntimeError("the ledger does not go back before revision 0010; restore a backup instead")

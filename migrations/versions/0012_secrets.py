@@ -1,4 +1,4 @@
-"""Check values of secrets, and under which version of the secret of keys each API key is hashed.
+"""Check values of secrets, and the version of the secret under which each API key is hashed.
 
 Revision ID: 0012
 Revises: 0011

@@ -1,19 +1,20 @@
 """The capacity of each data set, and contents that may be bound to several root budgets.
 
-A data set from before gets room for twice its declared size, as the version before this one gave it without saying so;
-a bundled one for its own rows. No migration reads rows, so one that is fuller is found later: its owner is told by its
-description, and its runs fail without a charge.
+An older data set gets room for twice its declared size, which the previous version allowed without saying so. A bundled
+data set gets room for its own rows. No migration reads rows, so a data set with more rows is found only later: its
+description tells its owner, and its runs fail without a charge.
 
-Which root budgets a content is bound to now follows from the data sets, whose rows stay after a deletion. So the column
-that named the only one goes.
+The root budgets of a content now follow from its data sets, whose rows stay after a deletion. So the column that named
+a single root budget is dropped.
 
-What no migration can prove, or undo, about releases from before:
+About earlier releases, no migration can prove or undo the following:
 
-- A run took longer the more rows there were, and so did a step with rows that were not finite, or subnormal. Whoever
-  saw when runs of then ended may know the true number of rows, or that some record was there, whatever was charged.
-- Noise and sums of then were floating-point numbers. The last bits of models, means and scores that were released show
-  which records were in them, whatever was charged.
-- An upload of then told any owner whether the same rows were registered anywhere. Nothing records who tried.
+- A run took longer if there were more rows, and a step took longer with rows that were not finite, or subnormal.
+  Somebody who saw when such a run ended may know the true number of rows, or that some record was there, whatever was
+  charged.
+- Noise and sums were floating-point numbers. The last bits of released models, means and scores may show which records
+  were in them, whatever was charged.
+- An upload told any owner whether the same rows were registered anywhere. Nothing records who tried this.
 
 Revision ID: 0013
 Revises: 0012

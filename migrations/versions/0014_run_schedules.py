@@ -1,4 +1,4 @@
-"""The schedule of a run on private data, and when its end is told.
+"""The schedule of a run on private data, and the time at which its end is shown.
 
 Revision ID: 0014
 Revises: 0013

@@ -1,4 +1,4 @@
-"""The lives of the ledger, which its fence outside the database has, too.
+"""The lives of the ledger. The fence outside of the database has the present one, too.
 
 Revision ID: 0015
 Revises: 0014

@@ -1,6 +1,6 @@
 """The register: a chain of entries about data sets, keys, runs and audits; what a reservation is for, and its entry.
 
-What there is already is entered by the service, before it enters anything new: no migration writes entries.
+The service enters existing objects before it enters anything new, since no migration writes entries.
 
 Revision ID: 0016
 Revises: 0015
@@ -58,7 +58,7 @@ def upgrade() -> None:
 
 
 def _make_entries_anew() -> None:
-    """SQLite drops no constraint of a table that there is: every entry moves into a new one, with its leaf index."""
+    """Move every entry, with its leaf index, into a new table, since SQLite cannot drop a constraint."""
     op.create_table(
         "new_entries",
         sa.Column("leaf_index", sa.Integer(), nullable=False),
@@ -107,5 +107,5 @@ def _make_entries_anew() -> None:
 
 
 def downgrade() -> None:
-    """Refused: the register's entries have places in the tree, which checkpoints that were handed out promise."""
+    """Refuse, because checkpoints that were handed out depend on the places of the register's entries in the tree."""
     raise RuntimeError("the ledger does not go back before revision 0016; restore a backup instead")

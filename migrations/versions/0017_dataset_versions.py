@@ -1,4 +1,4 @@
-"""Versions of private data sets, and which one a run trains on. The first version stands in the row of its data set.
+"""Versions of private data sets, and the version that a run trains on. The first version is in the row of its data set.
 
 Revision ID: 0017
 Revises: 0016

@@ -1,4 +1,4 @@
-"""What each key writes to the books on a day; how many reservations it holds open, and how often one was extended.
+"""How much each key writes to the books in a day, how many reservations it holds open, and how often each was extended.
 
 Revision ID: 0020
 Revises: 0019

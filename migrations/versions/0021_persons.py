@@ -1,6 +1,6 @@
-"""The column with ids of persons, and how many rows one of them may have.
+"""The column with ids of persons, and how many rows one person may have.
 
-Data sets from before have none. No migration reads rows, so nothing is known of whose they are.
+Older data sets have no such column. No migration reads rows, so it is not known to whom their rows belong.
 
 Revision ID: 0021
 Revises: 0020

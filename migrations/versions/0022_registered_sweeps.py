@@ -1,7 +1,7 @@
-"""Sweeps are registered with a hash of their cells; how many trials one draws is in no column any more.
+"""Sweeps are registered with a hash of their cells, and no column has the number of a sweep's trials any more.
 
-The number follows from the id of a sweep now. What an unfinished sweep for the best had drawn before is not gone on
-with: such a sweep is cancelled, and its charge stands where a trial was started.
+The number now follows from the id of the sweep. An unfinished sweep for the best cannot go on with its old number: it
+is cancelled, and its charge stands if a trial was started.
 
 Revision ID: 0022
 Revises: 0021

@@ -1,6 +1,6 @@
 """Add the marks that say how many steps of a run may have drawn noise.
 
-Runs from before have no mark: all of their steps count.
+Older runs have no mark, so all of their steps count.
 
 Revision ID: 0023
 Revises: 0022

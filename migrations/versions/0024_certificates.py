@@ -1,6 +1,6 @@
-"""Add the certificates of charges, and which one a reservation has.
+"""Add the certificates of charges, and the certificate of each reservation.
 
-Reservations from before have none.
+Older reservations have none.
 
 Revision ID: 0024
 Revises: 0023

@@ -1,6 +1,6 @@
 """The share of a data set's rows that is held out of training.
 
-Data sets from before hold none out: a coin is tossed when rows are stored, and no migration reads rows.
+Older data sets hold out no rows, because the coins are tossed when rows are stored, and no migration reads rows.
 
 Revision ID: 0025
 Revises: 0024

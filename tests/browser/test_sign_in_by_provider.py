@@ -98,7 +98,7 @@ def test_whoever_says_no_at_the_provider_is_back_where_one_signs_in(page: Page, 
     page.goto(f"{server}/dashboard/sign-in")
     page.get_by_role("link", name="Sign in with Example").click()
     page.get_by_role("button", name="Deny").click()
-    page.get_by_role("link", name="Back to where one signs in").click()
+    page.get_by_role("link", name="Back to signing in").click()
     page.wait_for_url(f"{server}/dashboard/sign-in")
 
 

@@ -21,7 +21,7 @@ class Sampler(Protocol):
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken, once the stream is where it was."""
+        """Go on from the point at which `state` was taken, once the stream is where it was."""
         ...
 
 

@@ -48,7 +48,7 @@ class TurnsSampler(ABC):
         return {"turn_of": self._turn_of, "drawn": self._drawn}
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken.
+        """Go on from the point at which `state` was taken.
 
         Raises:
             InvalidValue: the parts are not there. Others would bring a slot's steps closer together.

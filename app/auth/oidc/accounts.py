@@ -30,8 +30,8 @@ from app.tables.access import ApiKey
 log = structlog.get_logger("epsilond.auth")
 
 _NO_RIGHTS = (
-    "The provider has said who you are, and nothing here is allowed to you or to a group of yours. Whoever runs this "
-    "server gives rights in the file of EPSILOND_OIDC_FILE."
+    "The provider has said who you are, but neither you nor your groups have rights here. The operator of this server "
+    "gives rights in the file of EPSILOND_OIDC_FILE."
 )
 
 

@@ -119,12 +119,12 @@ def finish(
 
 
 def redirect_uri(settings: Settings) -> str:
-    """The address to register at the provider."""
+    """Return the address to register at the provider."""
     return f"{settings.public_url}{BACK}"
 
 
 def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
-    """The name and the path of the attempt's cookie."""
+    """Return the name and the path of the attempt's cookie."""
     name, path = sessions.cookie_place(settings, is_https=is_https)
     return f"{name}_attempt", path
 

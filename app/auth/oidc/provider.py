@@ -66,7 +66,7 @@ class Provider:
         return self._recent().addresses["authorization_endpoint"]
 
     def key(self, key_id: str | None) -> jwt.PyJWK | None:
-        """The key of a token that names ``key_id``; None if the provider signs with no such key.
+        """Return the key of a token that names ``key_id``; None if the provider signs with no such key.
 
         A token that names no key is signed with the only one, if there is only one.
 
@@ -181,7 +181,7 @@ _PROVIDERS: WeakKeyDictionary[Database, Provider] = WeakKeyDictionary()
 
 
 def provider_of(context: Context) -> Provider | None:
-    """The provider of this process; None if nobody signs in by one.
+    """Return the provider of this process; None if nobody signs in by one.
 
     Raises:
         Wrong: the configuration cannot be used.

@@ -119,14 +119,14 @@ class Cluster:
         return self._fault is None
 
     def carry_out(self, work: Slice, job: Job, attend: Callable[[], None]) -> Outcome:
-        """Have one slice carried out, if all machines are fit; a machine that joined after the claim may not be.
+        """Carry out one slice, if all machines are fit. A machine that joined after the claim may not be.
 
         Args:
             attend: Called repeatedly meanwhile. If it raises, the slice is given up: it ends by itself, and its answer
                 is dropped.
 
         Raises:
-            ClusterAway, MachineLost: as their docstrings say.
+            ClusterAway, MachineLost: see their docstrings.
             MachinesLost: the slice has killed as many machines as the scheduler allows.
         """
         if not self.is_ready():
@@ -221,10 +221,11 @@ class Cluster:
 
 
 ADVICE = {
-    "cluster_away": "No scheduler answers, or not to the certificates of this process, which a tls:// address needs. "
-    "Runs wait until one does.",
+    "cluster_away": "No scheduler answers, or it refuses this process's certificates, which a tls:// address needs. "
+    "Runs wait until one answers.",
     "cluster_without_machines": "Start workers with `dask worker`. Runs wait until there is one.",
-    "cluster_in_the_clear": "A worker on another machine is spoken to without TLS. Give all certificates and tls:// "
+    "cluster_in_the_clear": "The connection to a worker on another machine does not use TLS. Give all certificates and "
+    "tls:// "
     "addresses, or set EPSILOND_DASK_WITHOUT_TLS=true. Runs wait until then.",
     "cluster_without_epsilond": "A worker cannot load epsilond: start it in a checkout, with PYTHONPATH=. and the "
     "packages of requirements/dask.lock. Runs wait until all can.",

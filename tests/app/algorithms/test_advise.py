@@ -143,7 +143,7 @@ def test_a_simulation_ranks_what_was_attained_and_says_that_it_is_one(reader):
     body = SMALL | {"simulation": {"repetitions": 2}}
     answer = reader.post("/v1/advise", json=body).json()
     simulation = answer["simulation"]
-    assert simulation["label"].startswith("A simulation, and no bound.")
+    assert simulation["label"].startswith("A simulation is not a bound.")
     assert {item["algorithm"] for item in simulation["ranked"]} == {"dp_adam", "clipped_acsa"}
     assert [item["algorithm"] for item in answer["others"]] == ["dp_fw"], "of these alone"
     excesses = [item["excess"] for item in simulation["ranked"]]

@@ -46,7 +46,7 @@ def test_a_backup_is_checked_without_a_database(home: Home, tmp_path: Path) -> N
     result = call("check-backup", path, env=env)
     assert result.exit_code == 0
     assert "seal             not checked" in result.stdout
-    assert "warning: Without the secret the seal was not checked" in result.stderr
+    assert "warning: Without the secret, the seal was not checked" in result.stderr
     assert not (tmp_path / "nowhere").exists(), "no secret was made"
     assert "seal is not that of this content secret" in refused(
         "check-backup", path, env=env | {"EPSILOND_SECRET_KEY": "k" * 32}

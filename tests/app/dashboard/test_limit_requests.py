@@ -132,7 +132,7 @@ def test_owners_decide_on_the_list(connect: ConnectAs, context: Context) -> None
         answer = decided(who, request_id, decision, f"page-{decision}")
         assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/limit-requests")
     assert owner_api.get(f"/v1/budgets/{budget['id']}").json()["amounts"]["limit"] == {"rho": 4.0}
-    assert "There is none that is open" in owner.get("/dashboard/limit-requests").text
+    assert "No request is open" in owner.get("/dashboard/limit-requests").text
     approved = Document(owner.get("/dashboard/limit-requests", params={"state": "approved"}).text)
     assert approved.faults == []
     assert "because" in approved.all("main")[0].text

@@ -69,4 +69,4 @@ def test_every_answer_closes_an_open_point_of_the_card(service: Service) -> None
         assert text in told, text
         assert text in page
         assert text in markdown
-    assert "What no service can know was said of the budget by" in page
+    assert "Facts that no service can know were stated for the budget by" in page

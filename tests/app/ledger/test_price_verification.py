@@ -300,7 +300,7 @@ def test_a_correction_may_have_had_a_delta_that_was_not_entered(context: Context
     assert verdict.prices is not None
     undecided = next(each for each in verdict.prices.listed if each.verdict is PriceClass.UNDECIDED)
     assert undecided.reason is not None
-    assert "at a delta that they did not enter" in undecided.reason
+    assert "at a delta that is in no entry" in undecided.reason
 
 
 @on_one_engine

@@ -1,7 +1,7 @@
 """Answers: the service's JSON, read-only, with its fields as attributes.
 
-Every field of an answer is there under its documented name, even one that is newer than this package. The classes
-below say the types of those that programs use most; the fields of any other `Answer` are ``Any``.
+Every field of an answer has its documented name, even if the field is newer than this package. The classes below state
+the types of the most used fields; the fields of any other `Answer` are ``Any``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Interval:
 
 
 class Document(Mapping[str, Any]):
-    """A JSON object: ``document["field"]`` is the plain JSON, ``document.field`` the same with documents inside it.
+    """A JSON object: ``document["field"]`` is the plain JSON, and ``document.field`` the same with nested documents.
 
-    It is a mapping, so that fields with the names of a mapping's methods (`items`, `keys`, `values`, `get`) are read in
+    It is a mapping, so fields with the names of a mapping's methods (`items`, `keys`, `values`, `get`) must be read in
     brackets.
     """
 
@@ -87,7 +87,7 @@ class Calibration(Answer):
 
 
 class Progress(Document):
-    """Steps of a run; a count and nothing else."""
+    """The steps of a run, as a count."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Run(Document):
 
 
 class Card(Answer):
-    """The privacy card of a run: the guarantee in words and numbers, what it rests on, and what it does not cover."""
+    """The privacy card of a run: the guarantee in words and numbers, its basis, and what it does not cover."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class Dataset(Document):
 
 
 class Key(Document):
-    """A key of the API; only the answer that made it has its `token`, and no repr shows it."""
+    """An API key. Only the answer that created it has its `token`, and no repr shows the token."""
 
     __slots__ = ()
     if TYPE_CHECKING:

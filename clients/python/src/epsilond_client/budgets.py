@@ -34,12 +34,12 @@ class Budgets(OfBudgets):
         idempotency_key: str | None = None,
         **fields: Any,
     ) -> Budget:
-        """Open a budget; ``filter={"kind": "renyi_dp", "epsilon": 3, "delta": 1e-5}``, say.
+        """Open a budget, for example with ``filter={"kind": "renyi_dp", "epsilon": 3, "delta": 1e-5}``.
 
         Args:
-            name: For people.
+            name: The name, for people.
             neighboring_relation: The relation of everything that is charged to it.
-            filter: Kind and limit.
+            filter: The kind and the limit.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             fields: `privacy_unit`, `parent_id`, `report_delta`, `labels`.
         """
@@ -47,11 +47,11 @@ class Budgets(OfBudgets):
         return self._http.write("/v1/budgets", with_ids(self._http, request), Budget, idempotency_key)
 
     def get(self, budget: BudgetId, *, delta: float | None = None) -> Budget:
-        """A budget as it is now, with a report of what is spent at a delta."""
+        """Return the present state of a budget, with a report of what is spent at a delta."""
         return self._http.get(self._path("/v1/budgets/{}", budget), Budget, delta=delta)
 
     def list(self, *, parent: BudgetId | None = None, page_size: int = PAGE) -> Iterator[Budget]:
-        """All budgets within reach, page by page."""
+        """Iterate over all budgets within reach, page by page."""
         parent_id = None if parent is None else budget_id(self._http, parent)
         return self._http.pages("/v1/budgets", Budget, page_size, parent_id=parent_id)
 
@@ -72,7 +72,7 @@ class Budgets(OfBudgets):
         charge_delta: float | None = None,
         idempotency_key: str | None = None,
     ) -> Reservation:
-        """Set right what was charged; `events` without a reservation are charged now, whether they fit or not."""
+        """Correct the charges. `events` without a reservation are charged now, whether they fit or not."""
         request = {
             "reason": reason,
             "reservation_id": None if reservation is None else identifier(reservation),
@@ -96,19 +96,19 @@ class Budgets(OfBudgets):
         return self._http.pages(path, Answer, page_size, group_by=group_by, after=after, before=before)
 
     def entries(self, budget: BudgetId, *, page_size: int = PAGE, **selection: Any) -> Iterator[Entry]:
-        """The chain of a budget's entries.
+        """Iterate over the chain of a budget's entries.
 
         Args:
-            budget: Which one.
-            page_size: How many are asked for at once.
+            budget: The budget.
+            page_size: The number of items per request.
             selection: `kind`, `after`, `before`, `purpose`, `mechanism`, `made_by` (the name or id of a key),
                 `newest_first`.
         """
         return self._http.pages(self._path("/v1/budgets/{}/entries", budget), Entry, page_size, **selection)
 
     def state_deployment(self, budget: BudgetId, *, idempotency_key: str | None = None, **answers: str) -> Answer:
-        """State what only the operator knows, such as ``curator="the clinic"``, for the privacy cards of the budget's
-        runs. It replaces earlier statements."""
+        """State facts that only the operator knows, such as ``curator="the clinic"``, for the privacy cards of the
+        budget's runs. It replaces earlier statements."""
         return self._http.write(path_to("/v1/budgets/{}/deployment", budget), answers, Answer, idempotency_key)
 
     def deployment(self, budget: BudgetId) -> Answer:
@@ -128,23 +128,24 @@ class LimitRequests(OfBudgets):
         return self._http.write(path, request, Answer, idempotency_key)
 
     def get(self, limit_request: str | Answer) -> Answer:
-        """Return what was asked for, and how it was decided."""
+        """Return a request and its decision."""
         return self._http.get(path_to("/v1/limit-requests/{}", limit_request), Answer)
 
     def list(
         self, *, budget: BudgetId | None = None, state: str | None = None, page_size: int = PAGE
     ) -> Iterator[Answer]:
-        """The requests of a budget, or of all within reach; ``state="open"`` lists those that wait for somebody."""
+        """Iterate over the requests of a budget, or of all budgets within reach; ``state="open"`` selects those that
+        wait for a decision."""
         path = "/v1/limit-requests" if budget is None else self._path("/v1/budgets/{}/limit-requests", budget)
         return self._http.pages(path, Answer, page_size, state=state)
 
     def approve(self, limit_request: str | Answer, *, reason: str, idempotency_key: str | None = None) -> Answer:
-        """Approve what somebody else has asked for (scope ``owner``); the last approval sets the limit."""
+        """Approve another person's request (scope ``owner``); the last approval sets the limit."""
         path = path_to("/v1/limit-requests/{}/approve", limit_request)
         return self._http.write(path, {"reason": reason}, Answer, idempotency_key)
 
     def refuse(self, limit_request: str | Answer, *, reason: str, idempotency_key: str | None = None) -> Answer:
-        """Refuse it (scope ``owner``)."""
+        """Refuse a request (scope ``owner``)."""
         path = path_to("/v1/limit-requests/{}/refuse", limit_request)
         return self._http.write(path, {"reason": reason}, Answer, idempotency_key)
 
@@ -166,42 +167,42 @@ class Webhooks(OfBudgets):
         fractions: Sequence[float] | None = None,
         idempotency_key: str | None = None,
     ) -> Answer:
-        """Tell an address about a budget; only this answer has the `secret` that verifies the messages."""
+        """Register an address for messages about a budget. Only this answer has the `secret` that verifies them."""
         request = {"url": url, "events": list(events), "fractions": fractions}
         return self._http.write(self._path("/v1/budgets/{}/webhooks", budget), request, Answer, idempotency_key)
 
     def of(self, budget: BudgetId) -> Sequence[Answer]:
-        """The webhooks of a budget."""
+        """Return the webhooks of a budget."""
         found = self._http.get(self._path("/v1/budgets/{}/webhooks", budget), Answer)
         return [Answer(fields) for fields in found["items"]]
 
     def get(self, webhook: str | Answer) -> Answer:
-        """A webhook, without its secret."""
+        """Return a webhook, without its secret."""
         return self._http.get(path_to("/v1/webhooks/{}", webhook), Answer)
 
     def deliveries(self, webhook: str | Answer, *, page_size: int = PAGE) -> Iterator[Answer]:
-        """Return its messages, and what became of them."""
+        """Return the messages of a webhook, with their outcomes."""
         return self._http.pages(path_to("/v1/webhooks/{}/deliveries", webhook), Answer, page_size)
 
     def disable(self, webhook: str | Answer, *, idempotency_key: str | None = None) -> Answer:
-        """Stop it."""
+        """Stop a webhook."""
         return self._http.write(path_to("/v1/webhooks/{}/disable", webhook), None, Answer, idempotency_key)
 
     def enable(self, webhook: str | Answer, *, idempotency_key: str | None = None) -> Answer:
-        """Start it again."""
+        """Start a stopped webhook again."""
         return self._http.write(path_to("/v1/webhooks/{}/enable", webhook), None, Answer, idempotency_key)
 
     def rotate(self, webhook: str | Answer, *, idempotency_key: str | None = None) -> Answer:
-        """Give it a new `secret`, which only this answer has."""
+        """Give a webhook a new `secret`, which only this answer has."""
         return self._http.write(path_to("/v1/webhooks/{}/rotate", webhook), None, Answer, idempotency_key)
 
     def delete(self, webhook: str | Answer) -> None:
-        """Delete it, with its messages."""
+        """Delete a webhook and its messages."""
         self._http.delete(path_to("/v1/webhooks/{}", webhook))
 
 
 class Reservations(OfBudgets):
-    """Holds of a budget, one call each; `Client.reserve` does all of it around a block."""
+    """Holds of a budget, with one method for each call. `Client.reserve` makes all these calls around a block."""
 
     def create(
         self,
@@ -220,7 +221,7 @@ class Reservations(OfBudgets):
         so.
 
         Raises:
-            BudgetExceeded: they do not fit; nothing is held.
+            BudgetExceeded: the events do not fit; nothing is held.
         """
         request = _reservation(events, purpose, expires_in, charge_delta) | {"certificate": certificate or None}
         path = self._path("/v1/budgets/{}/reservations", budget)
@@ -229,38 +230,39 @@ class Reservations(OfBudgets):
     def quote(
         self, budget: BudgetId, events: Sequence[Event], *, purpose: str = "quote", charge_delta: float | None = None
     ) -> Answer:
-        """Return what `create` would answer now; nothing is written.
+        """Return the answer that `create` would give now; nothing is written.
 
         Raises:
-            BudgetExceeded: they would not fit.
+            BudgetExceeded: the events would not fit.
         """
         request = _reservation(events, purpose, None, charge_delta)
         return self._http.ask(self._path("/v1/budgets/{}/reservations", budget), request, Answer, dry_run=True)
 
     def get(self, reservation: ReservationId) -> Reservation:
-        """A reservation as it is now."""
+        """Return the present state of a reservation."""
         return self._http.get(path_to("/v1/reservations/{}", reservation), Reservation)
 
     def certificate(self, reservation: ReservationId) -> bytes:
-        """The certificate of a charge, for `epsilond-verify`: bytes whose SHA-256 is the reservation's `certificate`.
+        """Return the certificate of a charge, for `epsilond-verify`: bytes whose SHA-256 is the reservation's
+        `certificate`.
 
         Raises:
-            NotFound: it has none.
+            NotFound: the reservation has no certificate.
         """
         return self._http.get_bytes(path_to("/v1/reservations/{}/certificate", reservation))
 
     def list(self, budget: BudgetId, *, page_size: int = PAGE, **selection: Any) -> Iterator[Reservation]:
-        """A budget's reservations, newest first.
+        """Iterate over a budget's reservations, newest first.
 
         Args:
-            budget: Which one.
-            page_size: How many are asked for at once.
+            budget: The budget.
+            page_size: The number of items per request.
             selection: `state`, `overdue`, `purpose`.
         """
         return self._http.pages(self._path("/v1/budgets/{}/reservations", budget), Reservation, page_size, **selection)
 
     def start(self, reservation: ReservationId, *, idempotency_key: str | None = None) -> Reservation:
-        """Say that noise is about to be drawn, before it is drawn. From then on the charge stands."""
+        """State that noise is about to be drawn; call it before drawing. From then on the charge stands."""
         return self._http.write(path_to("/v1/reservations/{}/start", reservation), None, Reservation, idempotency_key)
 
     def extend(
@@ -278,18 +280,19 @@ class Reservations(OfBudgets):
         give_up_tail: bool = False,
         idempotency_key: str | None = None,
     ) -> Reservation:
-        """Say that the events have happened: all of them, or the reserved list with counts reduced and later ones
+        """State that the events have happened: all of them, or the reserved list with counts reduced and later events
         dropped.
 
-        With `give_up_tail` the key states that no noise was drawn for the rest, and that none will be; an
-        `approximate_gaussian_dp` budget then gives back what the rest is worth. It takes the scope `refunds`.
+        With `give_up_tail` you state that no noise was or will be drawn for the rest. An `approximate_gaussian_dp`
+        budget then gives back the cost of the rest. This needs the scope `refunds`.
         """
         path = path_to("/v1/reservations/{}/commit", reservation)
         body = {"events": events, **({"give_up_tail": True} if give_up_tail else {})}
         return self._http.write(path, body, Reservation, idempotency_key)
 
     def void(self, reservation: ReservationId, *, idempotency_key: str | None = None) -> Reservation:
-        """Release the hold, because nothing has happened and nothing will; this is refused once it is started."""
+        """Release the hold, because nothing has happened and nothing will. It is refused once the reservation has
+        started."""
         return self._http.write(path_to("/v1/reservations/{}/void", reservation), None, Reservation, idempotency_key)
 
 
@@ -297,9 +300,10 @@ class Ledger(Resource):
     """Evidence that the history is unchanged: verification, checkpoints, proofs, exports."""
 
     def verify(self, *, budget: BudgetId | None = None, checkpoint: str | None = None, prices: bool = False) -> Answer:
-        """Verify chains, amounts and the tree; with a checkpoint that was kept, also that the ledger begins with it.
+        """Verify chains, amounts and the tree. With a checkpoint that you kept, also verify that the ledger continues
+        it.
 
-        With `prices`, each charge is compared with what its events cost by today's engine.
+        With `prices`, each charge is compared with the price of its events by today's engine.
         """
         body = {"budget_id": None if budget is None else budget_id(self._http, budget), "checkpoint": checkpoint}
         return self._http.ask("/v1/ledger/verify", {**body, "prices": prices}, Answer)
@@ -308,7 +312,7 @@ class Ledger(Resource):
         """Iterate over the register's entries about data sets, keys, runs and audits; for keys that reach all budgets.
 
         Args:
-            page_size: How many are asked for at once.
+            page_size: The number of items per request.
             selection: `subject_id`, `kind`.
         """
         return self._http.pages("/v1/ledger/register", Answer, page_size, **selection)
@@ -316,7 +320,7 @@ class Ledger(Resource):
     def checkpoint(self, *, witnessed: bool = False) -> Answer:
         """Return one signed hash of all entries. `note` is the text to keep elsewhere, and `public_key` verifies it.
 
-        With `witnessed`, it is the newest one that enough witnesses have cosigned.
+        With `witnessed`, return the newest checkpoint that enough witnesses have cosigned.
         """
         return self._http.get("/v1/ledger/checkpoint", Answer, witnessed="true" if witnessed else None)
 
@@ -335,8 +339,8 @@ class Ledger(Resource):
         format: Literal["ndjson", "csv"] = "ndjson",
         budget: BudgetId | None = None,
     ) -> Path:
-        """Write all entries to a file, which appears when it is complete. It is written as it arrives, however large
-        the ledger is."""
+        """Write all entries to a file, which appears when it is complete. The ledger may be of any size, since entries
+        are written as they arrive."""
         target = Path(path)
         only = None if budget is None else budget_id(self._http, budget)
         # Beside its place, so that it is moved there at once.

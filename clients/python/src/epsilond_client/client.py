@@ -1,4 +1,4 @@
-"""The client: one server, one key, and a method for everything that the service answers."""
+"""The client: one server, one key, and a method for every call of the service."""
 
 from __future__ import annotations
 
@@ -40,9 +40,8 @@ class Client:
         allow_insecure: Send the key over plain HTTP to another machine, too.
         clock: A clock, which tests replace.
 
-    Every command is sent with a fresh idempotency key that is kept over all attempts, so that it happens once. If it
-    must happen only once even if this process dies in between, give an `idempotency_key` that the next process uses
-    again.
+    Every command is sent with a fresh idempotency key, the same for all attempts, so that it takes effect once. If this
+    must hold even when this process dies, pass an `idempotency_key` that the next process uses again.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class Client:
         """Return what events cost: ``client.account(events, delta=1e-5).epsilon.upper``.
 
         Args:
-            events: What is released, step by step.
+            events: The releases, step by step.
             fields: `neighboring_relation`, `delta` or `epsilon` (a number or a list), `curve`, `certify`,
                 `certificate`, `effort`, `group_size` and the other documented fields.
         """
@@ -103,12 +102,14 @@ class Client:
     def calibrate(
         self, *, dataset_size: int, target: Mapping[str, Any], algorithm: str | None = None, **fields: Any
     ) -> Calibration:
-        """Find noise, step sizes and clip threshold for a target, each with its theorem, and the plan of a run.
+        """Find the noise, the step sizes and the clipping threshold for a target, each with its theorem, and the plan
+        of a run.
 
         Args:
             dataset_size: A public number of records.
             target: The guarantee to meet.
-            algorithm: Its name; if left out, the service chooses it and everything else that is left out, and says so.
+            algorithm: The name of the algorithm. If it is left out, the service chooses it and everything else that is
+                missing, and reports its choices.
             fields: `preset`, `dimension`, `batch_size`, `iterations` and the other documented fields.
         """
         named = {} if algorithm is None else {"algorithm": algorithm}
@@ -123,7 +124,7 @@ class Client:
         return self._http.ask("/v1/calibrate/events", with_ids(self._http, request), Answer)
 
     def sweep(self, *, algorithm: str, dataset_size: Any, target: Mapping[str, Any], **fields: Any) -> Answer:
-        """Calibrate for each value of one field, which is a list; the answer is a table."""
+        """Calibrate for each value of one field that is given as a list. The answer is a table."""
         request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
         return self._http.ask("/v1/sweep", with_ids(self._http, request), Answer)
 
@@ -141,7 +142,7 @@ class Client:
         return self._http.ask("/v1/advise", request | fields, Answer)
 
     def assumptions(self, *, model: Mapping[str, Any], **fields: Any) -> Answer:
-        """The constants of the theorems, from declared bounds."""
+        """Return the constants of the theorems that follow from declared bounds."""
         return self._http.ask("/v1/assumptions", {"model": model} | fields, Answer)
 
     def tuning_cost(self, events: Sequence[Event], *, distribution: Mapping[str, Any], **fields: Any) -> Answer:
@@ -151,7 +152,7 @@ class Client:
     def import_history(
         self, source: Mapping[str, Any], *, delta: float, neighboring_relation: str | None = None
     ) -> Answer:
-        """Account again what another library recorded, with each reason why its number differs.
+        """Account the history of another library anew, with each reason why the library's number differs.
 
         `epsilond_client.adapters` makes the source of an Opacus `PrivacyEngine` and of a `DpEvent`.
         """
@@ -164,14 +165,14 @@ class Client:
         """Return what a call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting truly costs.
 
         ``client.import_call("make_private(noise_multiplier=1.1)", dataset_size=60_000, batch_size=600, epochs=10,
-        delta=1e-5)``. The answer has the certified interval, what the library would claim, and what it rests on.
+        delta=1e-5)``. The answer has the certified interval, the library's own number, and the assumptions.
 
         Args:
             code: Python with the call, which is read and never run.
             delta: The delta, if the call does not say it.
             neighboring_relation: The relation; if left out, the one that the library means.
-            known: What the call does not say: `dataset_size`, `batch_size`, `epochs`, `steps`, `noise_multiplier`,
-                `batches` ("poisson" or "shuffled").
+            known: Facts that the call does not state: `dataset_size`, `batch_size`, `epochs`, `steps`,
+                `noise_multiplier`, `batches` ("poisson" or "shuffled").
         """
         source = {"kind": "call", "code": code} | known
         request = {"source": source, "delta": delta, "neighboring_relation": neighboring_relation}
@@ -192,20 +193,20 @@ class Client:
         """Hold the cost of events while a block runs, and charge it when the block ends.
 
         ``with client.reserve(budget, events, purpose="...") as reservation:`` raises `BudgetExceeded` before any
-        of the block has run. In the block noise may be drawn. Afterwards everything is charged, or what `take` counted,
-        or what `commit` said. This also happens if the block fails, because noise may have been drawn.
+        of the block has run. In the block, noise may be drawn. Afterwards everything is charged, or only what `take`
+        counted or `commit` stated. This also happens if the block fails, because noise may have been drawn.
 
         Args:
             budget: The budget that pays: its name, its id, or the budget itself.
-            events: What the block releases, fixed beforehand.
+            events: The events that the block releases, fixed in advance.
             purpose: Shown with every entry.
-            expires_in: Seconds for which the hold lasts without a sign of this process; a thread extends it meanwhile.
-            start: If false, the block itself says when noise is about to be drawn (by `start`, or the first `take`),
-                and the hold is given back if the block fails before that.
+            expires_in: Seconds after which the hold ends if this process dies. A thread extends the hold meanwhile.
+            start: If false, the block itself states when noise is about to be drawn (by `start` or the first `take`).
+                If it fails before that, the hold is given back.
             charge_delta: The delta at which an ``approximate_dp`` budget prices the events.
             certificate: Whether a proof of what the events cost alone is kept with the charge.
-            idempotency_key: The key for a process that may die and begin again: it then finds its reservation, and is
-                told if noise may already have been drawn for it.
+            idempotency_key: The key for a process that may die and begin again. The new process then finds the
+                reservation, and is told if noise may already have been drawn.
         """
         return HeldReservation(
             self.reservations,
@@ -241,8 +242,8 @@ class Client:
 
         ``with client.guard("my project", noise_multiplier=1.1, sample_rate=0.01, epochs=5) as guard:``, and then
         ``for batch in guard.steps(loader):`` in place of ``for batch in loader:``. A step beyond the reserved ones is
-        refused before it is taken, and so is a loader that draws its batches in another way. Nothing is charged if the
-        block fails before its first step.
+        refused before it is taken. A loader that draws its batches in another way is refused, too. Nothing is charged
+        if the block fails before its first step.
 
         Args:
             budget: The budget that pays: its name, its id, or the budget itself.
@@ -252,10 +253,11 @@ class Client:
             sampler: A sampler of `epsilond_client.samplers`, which draws the batches.
             sample_rate: The probability of each record, if something else draws each batch as a Poisson sample.
                 `sampling_probability` is the same.
-            sampling_probability: As `sample_rate`.
-            sampling: Any other scheme. One of the three is needed: nothing here guesses how batches were drawn.
+            sampling_probability: Another name of `sample_rate`.
+            sampling: Any other sampling scheme. One of the three is required, since the client does not guess how
+                batches are drawn.
             purpose: Shown with every entry.
-            expires_in, charge_delta, certificate, idempotency_key: As `reserve`.
+            expires_in, charge_delta, certificate, idempotency_key: As in `reserve`.
         """
         event = training_event(
             noise_multiplier,
@@ -282,15 +284,15 @@ class Algorithms(Resource):
     """The algorithms that can be calibrated and run."""
 
     def list(self) -> Sequence[Answer]:
-        """All algorithms, with their sources."""
+        """Return all algorithms, with their sources."""
         return [Answer(fields) for fields in self._http.get("/v1/algorithms", Answer)["items"]]
 
     def get(self, name: str) -> Answer:
-        """One algorithm: its assumptions with units, inputs, guarantees, errata."""
+        """Return one algorithm: its assumptions with units, inputs, guarantees, errata."""
         return self._http.get(path_to("/v1/algorithms/{}", name), Answer)
 
     def compare(self, **sizes: Any) -> Answer:
-        """The papers' tables, at given sizes."""
+        """Return the papers' tables, evaluated at given sizes."""
         return self._http.get("/v1/algorithms/compare", Answer, **sizes)
 
 
@@ -298,22 +300,22 @@ class Keys(Resource):
     """Calls about keys and their rights (scope ``admin``; `self` for every key)."""
 
     def create(self, name: str, scopes: Sequence[str], *, idempotency_key: str | None = None, **fields: Any) -> Key:
-        """Make a key; only this answer has its `token`.
+        """Create a key; only this answer has its `token`.
 
         Args:
-            name: What it is for.
-            scopes: What it allows.
+            name: The purpose of the key.
+            scopes: The rights of the key.
             idempotency_key: The caller's own key. A repeated answer has no token; use `rotate` then.
             fields: `budgets`, `expires_in`, `expires_at`, `requests_per_second`, `concurrent_requests`.
         """
         return self._http.write("/v1/keys", {"name": name, "scopes": scopes} | fields, Key, idempotency_key)
 
     def get(self, key: str | Key) -> Key:
-        """A key, without its token."""
+        """Return a key, without its token."""
         return self._http.get(path_to("/v1/keys/{}", key), Key)
 
     def own(self) -> Answer:
-        """Return what this client's key may do, and until when."""
+        """Return the rights of this client's key, and their end."""
         return self._http.get("/v1/keys/self", Answer)
 
     def list(self, *, page_size: int = PAGE) -> Iterator[Key]:
@@ -321,12 +323,12 @@ class Keys(Resource):
         return self._http.pages("/v1/keys", Key, page_size)
 
     def rotate(self, key: str | Key, *, overlap_s: int | None = None, idempotency_key: str | None = None) -> Key:
-        """Make another token for the same key; the old one is good for `overlap_s` seconds more."""
+        """Make another token for the same key. The old one stays valid for `overlap_s` seconds."""
         path = path_to("/v1/keys/{}/rotate", key)
         return self._http.write(path, {"overlap_s": overlap_s}, Key, idempotency_key)
 
     def revoke(self, key: str | Key, *, idempotency_key: str | None = None) -> Key:
-        """End it now."""
+        """Revoke a key now."""
         return self._http.write(path_to("/v1/keys/{}/revoke", key), None, Key, idempotency_key)
 
 
@@ -334,17 +336,17 @@ class Health(Resource):
     """Calls about the health of the server."""
 
     def live(self) -> Answer:
-        """Return whether it answers."""
+        """Return whether the server answers."""
         return self._http.get("/health/live", Answer)
 
     def ready(self) -> Answer:
-        """Return whether it can do its work.
+        """Return whether the server can do its work.
 
         Raises:
-            Unavailable: it cannot; `members["checks"]` says what is wrong.
+            Unavailable: the server cannot; `members["checks"]` says what is wrong.
         """
         return self._http.get("/health/ready", Answer)
 
     def metrics(self) -> str:
-        """Counters for Prometheus, as text."""
+        """Return the metrics for Prometheus, as text."""
         return self._http.get_bytes("/metrics").decode()

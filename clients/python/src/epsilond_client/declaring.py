@@ -26,15 +26,15 @@ def training_event(
     sampling_probability: float | None = None,
     sampling: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the event of a whole training: steps of Gaussian noise, and how their batches are drawn.
+    """Return the event of a whole training: steps of Gaussian noise with their sampling.
 
     Args:
         noise_multiplier: The multiplier of each step: noise divided by the bound on one record's contribution.
-        steps: How many may be taken; if left out, those that a sampler has left.
+        steps: The most steps that may be taken; if left out, those that a sampler has left.
         epochs: Passes, in place of steps: each is 1 / sample_rate steps, rounded up.
         sampler: A sampler of `epsilond_client.samplers`, which draws the batches.
         sample_rate, sampling_probability: Two names of one number: the probability of a Poisson sample.
-        sampling: Any other scheme.
+        sampling: Any other sampling scheme.
 
     Raises:
         ValueError: a number is outside its range; or the way in which batches are drawn, or the number of steps, is
@@ -79,7 +79,7 @@ def training_event(
 
 
 def steps_per_epoch(sample_rate: float) -> int:
-    """Return the steps in which a record is expected once, rounded up.
+    """Return the number of steps in which each record is drawn once on average, rounded up.
 
     >>> steps_per_epoch(0.01), steps_per_epoch(0.3)
     (100, 4)

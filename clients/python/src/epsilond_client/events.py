@@ -13,14 +13,14 @@ def gaussian(
     sampling: Mapping[str, Any] | None = None,
     count: int = 1,
 ) -> dict[str, Any]:
-    """Steps of Gaussian noise.
+    """Return an event of steps with Gaussian noise.
 
     Args:
         noise_multiplier: Noise divided by the bound on one record's contribution.
         sampling_probability: The probability that a Poisson sample contains a record, independently of all others.
-        sampling: Any other scheme, such as ``{"kind": "shuffled_epochs", "steps_per_epoch": 100}``. Without either,
-            batches are full.
-        count: How many steps.
+        sampling: Any other sampling scheme, such as ``{"kind": "shuffled_epochs", "steps_per_epoch": 100}``. If both
+            are left out, batches are full.
+        count: The number of steps.
 
     >>> gaussian(1.1, sampling_probability=0.01, count=500)["sampling"]
     {'kind': 'poisson', 'sampling_probability': 0.01}

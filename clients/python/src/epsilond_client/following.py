@@ -18,15 +18,15 @@ POLL_S = 1.0
 def follow(http: Transport, path: str) -> Iterator[ProgressMessage]:
     """Yield the messages about a run until it has ended.
 
-    A stream that breaks off, or that the service ends after a quarter of an hour, is resumed where it was.
+    If a stream breaks off, or the service ends it after a quarter of an hour, it is resumed at the same place.
 
     Args:
         http: The server.
-        path: Of the run.
+        path: The path of the run.
 
     Raises:
         RateLimited: too many streams are open.
-        Unavailable: the stream broke off, and the run cannot be asked for either.
+        Unavailable: the stream broke off, and asking for the run fails, too.
     """
     heard: str | None = None
     while True:

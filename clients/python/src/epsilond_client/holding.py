@@ -1,16 +1,16 @@
 """A reservation around a block of code: `Client.reserve` and `Client.guard`.
 
-What it keeps, whatever happens in the block:
+These rules hold whatever happens in the block:
 
-* No noise before the service has answered that the reservation is started. It is started on entry, or (`Client.guard`)
-  before the first step.
-* A step is counted when it begins, because its noise may have been drawn from then on, and not when it is done.
-* At the end the steps that were counted are committed, or everything if nobody counted. A budget whose price of a
-  part does not hold for one that was chosen by looking at outputs (`approximate_dp`) charges everything; that is the
-  service's rule, and the client asks for nothing else.
-* If the block fails before anything was started, the hold is given back.
-* If this process is killed, a hold that was not started expires by itself, and one that was started stays held in full
-  until the same key or an owner commits it: the service shows it as overdue.
+* No noise is drawn before the service has confirmed the start of the reservation. It starts on entry, or before the
+  first step for `Client.guard`.
+* A step is counted when it begins, not when it ends, because its noise may be drawn at any time in between.
+* At the end the counted steps are committed, or everything if nothing was counted. In some budgets (`approximate_dp`),
+  the price of a part does not hold if the part was chosen by looking at outputs. By the service's rule they charge
+  everything, and the client asks for nothing else.
+* If the block fails before the reservation was started, the hold is given back.
+* If this process is killed, a hold that was not started expires by itself. A started one is kept in full until the same
+  key or an owner commits it; the service shows it as overdue.
 """
 
 from __future__ import annotations
@@ -43,19 +43,21 @@ _ANOTHERS = frozenset({"already_started", "already_resolved", "expired", "owned_
 
 
 class HeldReservation:
-    """Budget that is held while a block runs; a context manager, made by `Client.reserve` and `Client.guard`.
+    """A part of a budget that is held while a block runs: the context manager of `Client.reserve` and `Client.guard`.
 
     Args:
-        reservations: To ask with.
-        background: To ask with in the background, where no attempt may take long.
-        budget: What pays.
-        events: What is to be released, fixed before its noise is drawn.
+        reservations: Makes the calls.
+        background: Makes the calls in the background, where no attempt may take long.
+        budget: The budget that pays.
+        events: The planned releases, fixed before their noise is drawn.
         purpose: Shown with every entry.
-        expires_in: Seconds for which the hold lasts without a sign of this process.
+        expires_in: Seconds after which the hold ends if this process dies.
         charge_delta: The delta at which an ``approximate_dp`` budget prices the events.
         certificate: Whether a proof of what the events cost alone is kept with the charge.
-        start: Whether noise may be drawn as soon as the block begins; else from the first `take` or `start` on.
-        idempotency_key: The caller's own, so that a second process finds this reservation and makes no other one.
+        start: Whether noise may be drawn as soon as the block begins. If not, it may be drawn from the first `take` or
+            `start` on.
+        idempotency_key: The caller's own key, by which a second process finds this reservation instead of making
+            another.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class HeldReservation:
 
     @property
     def reservation(self) -> Reservation:
-        """The reservation as in the service's last answer."""
+        """Return the reservation as in the service's last answer."""
         if self._reservation is None:
             raise EpsilondError("nothing is held before the block begins: `with client.reserve(...) as reservation:`")
         return self._reservation
@@ -111,17 +113,17 @@ class HeldReservation:
 
     @property
     def is_started(self) -> bool:
-        """Return whether noise may be drawn; from then on the charge stands."""
+        """Return whether noise may be drawn. Once it may, the charge stands."""
         return self._started
 
     @property
     def steps_reserved(self) -> int:
-        """The steps of all events together."""
+        """Return the number of steps of all events together."""
         return sum(int(event.get("count", 1)) for event in self._events)
 
     @property
     def steps_taken(self) -> int:
-        """The steps that were counted."""
+        """Return the number of counted steps."""
         return self._taken
 
     @property
@@ -129,12 +131,12 @@ class HeldReservation:
         return self.steps_reserved - self._taken
 
     def start(self) -> Reservation:
-        """Say that noise is about to be drawn; draw none before this has returned. A second call does nothing.
+        """State that noise is about to be drawn. Draw none before this has returned. A second call does nothing.
 
         Raises:
-            Conflict: ``already_started``, by another process: its noise may be out, so this one must draw none.
-                ``expired``: the hold was given back before it was started.
-            Unavailable: no answer came; another call asks again under the same key, and a start is done once.
+            Conflict: ``already_started`` by another process: its noise may have been released, so this process must
+                draw none. ``expired``: the hold was given back before it was started.
+            Unavailable: no answer came. Another call asks again under the same key, and the start takes effect once.
         """
         self._check_process()
         with self._lock:
@@ -147,13 +149,14 @@ class HeldReservation:
             return self.reservation
 
     def take(self, steps: int = 1) -> None:
-        """Count steps that are about to be taken: call it before their noise is drawn. The first call starts.
+        """Count steps that are about to be taken. Call it before their noise is drawn. The first call starts the
+        reservation.
 
-        It is for reservations of one kind of step. If a list has several, perhaps in turns, the number of steps does
-        not say which of them were taken; say so at the end: ``commit(events=...)``.
+        It is for reservations of one kind of step. If the list has several kinds, the number of steps does not say
+        which were taken. Then state them at the end: ``commit(events=...)``.
 
         Raises:
-            StepsExhausted: fewer steps are reserved; none of these is counted, and none may be taken.
+            StepsExhausted: fewer steps are left. None of these steps is counted, and none may be taken.
         """
         if len(self._events) > 1:
             raise ValueError(
@@ -173,17 +176,18 @@ class HeldReservation:
             self._taken += steps
 
     def steps(self, batches: Iterable[T]) -> Iterator[T]:
-        """The batches, each counted as a step before it is handed out.
+        """Yield the batches. Each is counted as a step before it is handed out.
 
         Args:
-            batches: A sampler of `epsilond_client.samplers`, a loader whose `batch_sampler` it is, or any others.
+            batches: A sampler of `epsilond_client.samplers`, a loader that has it as its `batch_sampler`, or any other
+                batches.
 
         Raises:
             StepsExhausted: there are more batches than steps; a batch beyond them is not handed out.
             ValueError: the batches of this loader are drawn in another way than is charged.
 
         Warns:
-            RuntimeWarning: a sample is charged, and it is unknown whether the batches are drawn like that.
+            RuntimeWarning: a sampling scheme is charged, and it is unknown whether the batches are drawn by it.
         """
         check_batches(self._events[0].get("sampling"), batches, stacklevel=2)
         return self._counting(batches)
@@ -194,12 +198,12 @@ class HeldReservation:
             yield batch
 
     def commit(self, events: Sequence[Event] | None = None, *, give_up_tail: bool = False) -> Reservation:
-        """Charge now what happened, all of it or a part. No more noise may be drawn for this reservation.
+        """Charge the events that happened now: all of them or a part. No more noise may be drawn for this reservation.
 
         Args:
-            events: The reserved list with counts reduced and later ones dropped; None for all of it, or for the steps
-                that were counted.
-            give_up_tail: State that no noise was drawn for the rest, so that what it is worth is given back.
+            events: The reserved list with counts reduced and later events dropped. None means the counted steps, or
+                everything if nothing was counted.
+            give_up_tail: State that no noise was drawn for the rest, so that its cost is given back.
         """
         with self._lock:
             # Before it is asked: a step after it, or after a lost answer, would not be charged.
@@ -214,7 +218,7 @@ class HeldReservation:
         """Give back the hold: nothing has happened, and nothing will.
 
         Raises:
-            Conflict: it is started.
+            Conflict: the reservation has started.
         """
         self._reservation = self._reservations.void(self.reservation)
         self._resolved = True
@@ -269,8 +273,8 @@ class HeldReservation:
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise EpsilondError(
-                "this process is a fork of the one that holds the reservation, which would not hear of its steps: take "
-                "them there, or hold a reservation in each process"
+                "this process is a fork of the one that holds the reservation, which would not learn about steps here: "
+                "take them there, or hold a reservation in each process"
             )
 
     def _ask_for_start(self) -> None:
@@ -287,7 +291,8 @@ class HeldReservation:
         self._started = True
 
     def _give_up(self, error: BaseException) -> None:
-        """Commit what may have happened in a failed block, and give back the rest. The block's own error is raised."""
+        """After a failed block, commit what may have happened and give back the rest. The block's own error is
+        raised."""
         self._ended.set()
         try:
             if self._started:
@@ -312,13 +317,13 @@ class HeldReservation:
             self.commit(events=[{**self._events[0], "count": 1}])
 
     def _counted(self) -> list[Event] | None:
-        """Return the part that was counted; None if nobody counted, which means all."""
+        """Return the part that was counted; None if nothing was counted, which means everything."""
         if not self._counts:
             return None
         return [{**self._events[0], "count": self._taken}]
 
     def _standing(self, failure: BaseException | None = None) -> str:
-        """Describe what becomes of a reservation that this process could not resolve."""
+        """Describe what happens to a reservation that this process could not end."""
         code = failure.code if isinstance(failure, ProblemError) else None
         if code == "already_resolved":
             return f"The reservation {self.id} is resolved: client.reservations.get({self.id!r}) says what is charged."

@@ -1,4 +1,4 @@
-"""Compares how a loop's batches are drawn with what is charged, and warns if this cannot be known."""
+"""Checks whether a loop's batches are drawn as they are charged, and warns if this is unknown."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _LOOKED_AT = (
 
 
 def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stacklevel: int) -> None:
-    """Compare what draws the batches with what is charged.
+    """Compare the way in which batches are drawn with the charged one.
 
     Args:
-        sampling: The sampling of the reserved event; None is a full batch.
-        batches: A sampler of `epsilond_client.samplers`, or a loader that has one, or anything else with batches.
+        sampling: The sampling of the reserved event; None stands for full batches.
+        batches: A sampler of `epsilond_client.samplers`, a loader that has one, or anything else with batches.
         stacklevel: The stack level of the warning.
 
     Raises:
@@ -76,7 +76,7 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
 
 
 def declared_by(sampler: Any) -> Mapping[str, Any] | None:
-    """Return how a known sampler draws its batches, as an event says it; None for any other object."""
+    """Return how a known sampler draws its batches, in the form of an event; None for any other object."""
     if _is_a(sampler, "epsilond_client.samplers", "Sampler") or _is_a(
         sampler, "epsilond_client.adapters.jax_privacy", "Batches"
     ):
@@ -88,14 +88,14 @@ def declared_by(sampler: Any) -> Mapping[str, Any] | None:
 
 
 def _cuts_an_order(batches: Any) -> bool:
-    """Return whether this is a loader of PyTorch with a batch size, or with no batches at all."""
+    """Return whether this is a PyTorch loader with a batch size, or without batches."""
     if not _is_a(batches, "torch.utils.data", "DataLoader"):
         return False
     return batches.batch_sampler is None or _is_a(batches.batch_sampler, "torch.utils.data", "BatchSampler")
 
 
 def _batches_of_grain(batches: Any) -> Any:
-    """Return the source of a dataset of Grain, where that is one of `epsilond_client.adapters.grain`.
+    """Return the source of a Grain dataset, if the source is one of `epsilond_client.adapters.grain`.
 
     Raises:
         ValueError: the dataset does not leave every step its own batch.
@@ -114,7 +114,7 @@ def _batches_of_grain(batches: Any) -> Any:
 
 
 def _chain_of_grain(batches: Any) -> list[Any]:
-    """Return a dataset of Grain and its chain of sources, as far as each has a single source."""
+    """Return a Grain dataset and its chain of sources, as far as each has only one source."""
     chain: list[Any] = []
     if _is_a(batches, "grain", "MapDataset") or _is_a(batches, "grain", "IterDataset"):
         chain.append(batches)
@@ -124,15 +124,15 @@ def _chain_of_grain(batches: Any) -> list[Any]:
 
 
 def _cuts_an_order_in_grain(batches: Any) -> bool:
-    """Return whether this is a loader of Grain, or a dataset that Grain shuffles or cuts into batches."""
+    """Return whether this is a Grain loader, or a dataset that Grain shuffles or cuts into batches."""
     names = [type(dataset).__name__ for dataset in _chain_of_grain(batches)]
     return _is_a(batches, "grain", "DataLoader") or any("Shuffle" in name or "Batch" in name for name in names)
 
 
 def _keeps_its_order(batches: Any, steps_per_epoch: int) -> bool:
-    """Return whether this is a loader of PyTorch that hands out the records in their order, in this many batches.
+    """Return whether this is a PyTorch loader that hands out the records in order, in this many batches.
 
-    A loader that was given a batch_sampler has a sequential sampler beside it, which draws nothing.
+    A loader with a batch_sampler also has a sequential sampler, which draws nothing.
     """
     if not _cuts_an_order(batches) or _length(batches) != str(steps_per_epoch):
         return False
@@ -142,13 +142,13 @@ def _keeps_its_order(batches: Any, steps_per_epoch: int) -> bool:
 
 
 def _is_a(thing: Any, module: str, name: str) -> bool:
-    """Return whether an object is of this class, which it can only be if the class's library is loaded."""
+    """Return whether an object is of this class. It can only be if the library of the class is loaded."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(thing, getattr(loaded, name))
 
 
 def _or_else(sampling: Mapping[str, Any], batches: Any) -> str:
-    """Return advice on what else may be done; there is none for correlated noise, which is not proved for orders drawn
+    """Return advice on an alternative. There is none for correlated noise, which has no proof for orders that are drawn
     anew."""
     if sampling["kind"] in ("cyclic_poisson", "fixed_order_epochs"):
         return ""

@@ -1,4 +1,4 @@
-"""Released models, with all that it takes to predict offline (needs NumPy).
+"""Released models, with everything that offline predictions need (needs NumPy).
 
     model = epsilond_client.load("run_...")     # or the file that `client.runs.download` wrote
     model.predict([{"age": 40, "smoker": "no"}])
@@ -32,19 +32,19 @@ class Model:
     """A released model.
 
     Args:
-        document: What the service says about it: declared columns, kind, classes, guarantee.
-        parameters: Its arrays by name.
+        document: What the service says about the model: declared columns, kind, classes, guarantee.
+        parameters: The model's arrays by name.
 
     Attributes:
-        document: Every field of the file, the arrays excepted.
-        parameters: As the service released them.
+        document: Every field of the file except the arrays.
+        parameters: The arrays, as the service released them.
         feature_names: Names of the declared columns, in the order of an array's columns.
         classes: Names of the classes in the order of `predict_proba`; none for a regression.
-        card: What the privacy card says that stays as it is: guarantee, events, noise, scores. None in a file of an
+        card: The parts of the privacy card that never change: guarantee, events, noise, scores. None in a file of an
             earlier version. The path of the whole card is ``document.guarantee.card``.
 
     Raises:
-        ValueError: the file is of a format that this package does not read, or its card does not have its hash.
+        ValueError: this package does not read the file's format, or the card does not match its hash.
     """
 
     def __init__(self, document: Mapping[str, Any], parameters: Mapping[str, npt.NDArray[np.float64]]) -> None:
@@ -96,7 +96,7 @@ class Model:
 
     @property
     def has_probabilities(self) -> bool:
-        """Return whether `predict_proba` has an answer."""
+        """Return whether the model has probabilities, which `predict_proba` returns."""
         return self.kind in ("logistic_regression", "softmax_regression", "mlp")
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class Model:
 
         Raises:
             ValueError: columns are missing or unknown, or a cell is not what its column holds.
-            TypeError: the rows are none of these, or the model predicts nothing (a mean).
+            TypeError: the rows have another type, or the model predicts nothing (a mean).
         """
         logits = self.decision_function(rows)
         if self.classes:
@@ -122,7 +122,7 @@ class Model:
         return np.asarray(middle + (label["upper"] / 2.0 - label["lower"] / 2.0) * logits)
 
     def predict_proba(self, rows: Rows) -> FloatArray:
-        """The probability of each class, in the order of `classes`; shape (n, number of classes).
+        """Return the probability of each class, in the order of `classes`; shape (n, number of classes).
 
         Raises:
             ValueError: as `predict`.
@@ -138,7 +138,8 @@ class Model:
         return np.asarray(powers / np.sum(powers, axis=1, keepdims=True))
 
     def decision_function(self, rows: Rows) -> FloatArray:
-        """The logits: shape (n,) of a model with one, else (n, number of classes). Of a regression, the scaled label.
+        """Return the logits: shape (n,) for a model with one logit, else (n, number of classes). For a regression,
+        return the scaled label.
 
         Raises:
             ValueError, TypeError: as `predict`.
@@ -174,16 +175,16 @@ def _hash_of(card: Mapping[str, Any]) -> str:
 
 
 def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> dict[str, npt.NDArray[Any]]:
-    """The rows as columns by name, each of shape (n,).
+    """Return the rows as columns by name, each of shape (n,).
 
     Args:
         rows: A table by column names, a list of dicts, or a 2-D array.
-        names: The names of the columns that are needed; the columns of an array are in this order.
-        label: Name of the column that is predicted, for a hint where it is among the others.
+        names: The names of the required columns, in the order of an array's columns.
+        label: The name of the predicted column, for a hint if the rows contain it.
 
     Raises:
         ValueError: columns are missing, unknown, repeated or of different lengths; an array has another shape.
-        TypeError: the rows are none of these.
+        TypeError: the rows have another type.
     """
     named = names_of(rows)
     if named is not None:
@@ -203,7 +204,7 @@ def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> di
 
 
 def names_of(rows: Rows) -> list[Any] | None:
-    """The names of a table's columns; None if the rows are no table of pandas, Polars or Arrow."""
+    """Return the names of a table's columns; None if the rows are no table of pandas, Polars or Arrow."""
     # Arrow's tables have names beside columns.
     named = getattr(rows, "column_names", getattr(rows, "columns", None))
     return None if named is None else list(named)
@@ -251,19 +252,19 @@ def _listed(names: Sequence[Any], most: int = 8) -> str:
 
 
 def _as_array(column: Any) -> npt.NDArray[Any]:
-    """A column of a table of pandas or Polars, or a list."""
+    """Return a column of a pandas or Polars table, or a list, as an array."""
     if hasattr(column, "to_numpy"):
         return np.asarray(column.to_numpy())
     return column if isinstance(column, np.ndarray) else _of_cells(column)
 
 
 def _of_cells(cells: Any) -> npt.NDArray[Any]:
-    """Cells as they are: NumPy would make texts of numbers beside texts."""
+    """Return cells unchanged. NumPy itself would turn numbers beside texts into texts."""
     return np.array(cells, dtype=object)
 
 
 def _scaled(column: Mapping[str, Any], cells: npt.NDArray[Any]) -> FloatArray:
-    """A column as the service scales it, shape (n,) to (n, width)."""
+    """Scale a column as the service does, from shape (n,) to (n, width)."""
     if column["type"] == "category":
         codes = _codes(column["name"], column["categories"], cells)
         return np.equal(codes[:, None], np.arange(len(column["categories"]))).astype(np.float64)
@@ -277,7 +278,7 @@ def _scaled(column: Mapping[str, Any], cells: npt.NDArray[Any]) -> FloatArray:
 
 
 def numbers_in(name: str, cells: npt.NDArray[Any]) -> FloatArray:
-    """The cells of a number column.
+    """Return the cells of a column of numbers.
 
     Raises:
         ValueError: a cell is not a number, or not finite.

@@ -1,4 +1,4 @@
-"""Budgets and data sets by name: a call that takes the id of one also takes its name, if the key reaches it."""
+"""Budgets and data sets by name. A call that takes an id also takes a name, if the key reaches the object."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class _Kind:
     """A kind of object that has a name.
 
     Attributes:
-        noun: In messages.
+        noun: The noun in messages.
         prefix: The beginning of its ids. Text that begins like this is taken as an id and not looked up.
         path: The path of the list.
         answer: The class of its items.
-        hint: Which call lists them.
+        hint: The call that lists them.
     """
 
     noun: str
@@ -61,7 +61,7 @@ _FIELDS = {"budget_id": _BUDGETS, "parent_id": _BUDGETS, "dataset_id": _DATASETS
 
 
 def budget_id(http: Transport, budget: BudgetId) -> str:
-    """Return the id of a budget that is given by its id, its name, or as the object itself.
+    """Return the id of a budget. The budget is given by its id, its name, or as an object.
 
     Args:
         http: The server that has it.
@@ -74,7 +74,7 @@ def budget_id(http: Transport, budget: BudgetId) -> str:
 
 
 def dataset_id(http: Transport, dataset: DatasetId) -> str:
-    """Return the id of a data set that is given by its id, its name, or as the object itself.
+    """Return the id of a data set. The data set is given by its id, its name, or as an object.
 
     Args:
         http: The server that has it.
@@ -87,7 +87,7 @@ def dataset_id(http: Transport, dataset: DatasetId) -> str:
 
 
 def with_ids(http: Transport, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request with ids in place of names of budgets and data sets, the target's included."""
+    """Return the fields of a request with ids instead of the names of budgets and data sets, even in the target."""
     found = dict(fields)
     for name, kind in _FIELDS.items():
         if found.get(name):
@@ -106,7 +106,7 @@ class OfBudgets(Resource):
 
 
 def _place(found: Budget | Dataset) -> str:
-    """Return the place of a budget, which distinguishes two with the same name."""
+    """Return the place of a budget, which distinguishes budgets with the same name."""
     if not isinstance(found, Budget):
         return ""
     return " (a root)" if found.parent_id is None else f" (below {found.parent_id})"

@@ -8,15 +8,15 @@
         mean = (total + noise.draw()) / noise.divisor
         ...                                      # m = momentum m + mean, and a step along m
 
-Step t adds x_t = (z_t - sum over j >= 1 of c_j x_(t-j)) / c_0, with independent normal numbers z_t: what leaves the
-loop is a function of C applied to the sums, plus z, which is what was charged. All steps are one stream: no step may be
-left out, and none begins anew at an epoch. A loop that ended early and was charged for the steps that it took is over:
-what goes on under another reservation takes other noise and another sampler.
+Step t adds x_t = (z_t - sum over j >= 1 of c_j x_(t-j)) / c_0, with independent normal numbers z_t. So the loop
+releases a function of C applied to the sums, plus z, which is what was charged. All steps are one stream: no step may
+be left out, and an epoch does not begin a new stream. A loop that ended early, and was charged for its steps, is over.
+To continue under another reservation, use other noise and another sampler.
 
-What is not exact: sums, noise and coefficients meet in floating point here, so that the last bits of what a
-loop releases depend on the records in a way that nothing accounts for; the service's own runs form the same in whole
-numbers. Normal numbers are made by Box and Muller's formula from 53 bits, and end at 8.6 standard deviations; those of
-a library of one's own have the faults of that library and of its generator. What a device's sums do to a record's
+This is not exact. Sums, noise and coefficients are combined in floating point, so the last bits of the released numbers
+depend on the records in a way that is not accounted for; the service's own runs use whole numbers. Normal numbers are
+made by Box and Muller's formula from 53 bits, and end at 8.6 standard deviations. If you draw them with another
+library, they have the faults of that library and its generator. The error that a device's sums add to a record's
 contribution is not bounded either.
 """
 
@@ -46,8 +46,8 @@ class CorrelatedNoise:
         coefficients: c_0, c_1, ... of C.
         stddev: Standard deviation of the normal numbers z_t: the noise multiplier times the bound on a record's
             contribution.
-        size: How many parameters there are.
-        steps: How many steps the whole training has.
+        size: The number of parameters.
+        steps: The number of steps of the whole training.
         divisor: The public constant by which a noisy sum is divided.
         momentum: The momentum that the plan was made for; the loop applies it.
         key: The key of the noise that this continues; None makes a new one.
@@ -56,8 +56,8 @@ class CorrelatedNoise:
             jax.random.normal(jax.random.key(seed), (size,))``. If left out, float64 numbers from SHAKE-256.
 
     Attributes:
-        divisor, momentum: As they were given.
-        memory: Bytes of noise that are kept once there are enough earlier steps, in float64.
+        divisor, momentum: The given values.
+        memory: The largest number of bytes of noise that are kept from earlier steps, in float64.
 
     Raises:
         ValueError: a number is outside its range.
@@ -108,10 +108,10 @@ class CorrelatedNoise:
     def draw(self) -> Any:
         """Return the noise on the next step's sum, shape (size,), in a new array.
 
-        Call it once for each step, after an empty batch too: noise of later steps depends on that of earlier ones.
+        Call it once for each step, even after an empty batch, because later noise depends on earlier noise.
 
         Raises:
-            ValueError: all steps have their noise, or what draws normal numbers has another shape.
+            ValueError: all steps have their noise, or `draw` returned another shape.
         """
         if not self.steps_left:
             raise ValueError(
@@ -132,7 +132,7 @@ class CorrelatedNoise:
         return int.from_bytes(self._digest(b"seed", step, 8), "little") >> 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that is needed to go on, including the noise of earlier steps; it is as secret as the
+        """Return everything that is needed to go on, including the noise of earlier steps. It is as secret as the
         records."""
         return self._declared() | {"key": self._key.hex(), "step": self._done, "earlier": list(self._earlier)}
 
@@ -205,12 +205,12 @@ def _normals_of(random: bytes, size: int) -> np.ndarray[Any, np.dtype[np.float64
 
 
 def correlated_noise(plan: Mapping[str, Any], size: int, *, draw: Draw | None = None) -> CorrelatedNoise:
-    """Return the noise of a plan, as `/v1/calibrate` answers it.
+    """Return the noise of a plan from an answer of `/v1/calibrate`.
 
     Args:
         plan: The plan of one phase with correlated noise.
-        size: How many parameters are trained.
-        draw: As `CorrelatedNoise` has it.
+        size: The number of trained parameters.
+        draw: As in `CorrelatedNoise`.
 
     Raises:
         ValueError: the plan has other steps.

@@ -12,16 +12,16 @@ class EpsilondError(Exception):
 
 
 class StepsExhausted(EpsilondError):
-    """A step beyond those that are reserved was asked for; it was not taken."""
+    """A step beyond the reserved ones was requested. It was not taken."""
 
 
 class RunFailed(EpsilondError):
     """A run that was waited for has ended without success.
 
     Attributes:
-        run_id: Which one.
+        run_id: The id of the run.
         state: ``failed`` or ``cancelled``.
-        problem: Code and detail, where the service gives a reason.
+        problem: The code and the detail, if the service gives a reason.
     """
 
     def __init__(self, run_id: str, state: str, problem: Mapping[str, Any] | None) -> None:
@@ -34,10 +34,11 @@ class RunFailed(EpsilondError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a request, and where.
+    """One fault of a request, and its place.
 
     Attributes:
-        pointer: JSON pointer (RFC 6901) into the request body; ``/query/...``, ``/header/...``, ``/path/...`` else.
+        pointer: JSON pointer (RFC 6901) into the request body; elsewhere ``/query/...``, ``/header/...`` or
+            ``/path/...``.
         code: The code, for programs.
         detail: The explanation, for people.
     """
@@ -52,9 +53,9 @@ class ProblemError(EpsilondError):
 
     Attributes:
         status: HTTP status; 0 if no answer came.
-        code: Stable name of the problem; branch on it, sentences may change.
-        detail: What was wrong and what would be right.
-        errors: The single faults.
+        code: Stable name of the problem. Programs should depend on it, since sentences may change.
+        detail: What is wrong, and what to do instead.
+        errors: The faults one by one.
         request_id: The id of the request in the service's log.
         members: Everything else that the answer holds.
     """
@@ -128,13 +129,14 @@ class BudgetExceeded(Conflict):
 
     @property
     def price(self) -> Mapping[str, Any] | None:
-        """The cost as an epsilon: ``tight`` and ``charged`` for the plan alone, what it ``adds``, what is ``left``."""
+        """The cost as an epsilon: ``tight`` and ``charged`` for the plan alone, the increase ``adds``, and the rest
+        ``left``."""
         price: Mapping[str, Any] | None = self.members.get("price")
         return price
 
     @property
     def largest_count_that_fits(self) -> int | None:
-        """Return how many of the steps the budget would admit, where that is known."""
+        """Return how many of the steps the budget would admit, if that is known."""
         count: int | None = self.members.get("largest_count_that_fits")
         return count
 
@@ -154,10 +156,11 @@ class RateLimited(ProblemError):
 
 
 class Unavailable(ProblemError):
-    """502, 503, 504, 507, or no answer at all (status 0, code ``no_answer``): what was asked may have happened.
+    """502, 503, 504, 507, or no answer at all (status 0, code ``no_answer``). The request may have taken effect.
 
     Attributes:
-        idempotency_key: The same request with this key has no second effect; None if none was sent.
+        idempotency_key: The key of the request; repeating the request with it has no second effect. None if no key was
+            sent.
     """
 
     idempotency_key: str | None = None
@@ -218,5 +221,5 @@ def _restored(kind: type[ProblemError], status: int, code: str, detail: str, sta
 
 
 def _amounts(amounts: Mapping[str, Any]) -> str:
-    """Return the single numbers; one amount for each order would fill the screen."""
+    """Return only single numbers, since one amount for each order would fill the screen."""
     return ", ".join(f"{name} {value}" for name, value in amounts.items() if not isinstance(value, list | Mapping))

@@ -31,7 +31,7 @@ def line_of(kind: str, fields: Mapping[str, Any]) -> str:
 
 
 def line_of_calibration(fields: Mapping[str, Any]) -> str:
-    """Return what was solved for, what is certified of it, and which plan it is.
+    """Return a line with the solution, its certified guarantee, and the plan.
 
     >>> achieved = {"method": "m", "epsilon": {"lower": 2.9, "estimate": 2.95, "upper": 2.999}, "delta": 1e-5}
     >>> line_of_calibration({"solution": {"noise_multiplier": 0.8256}, "achieved": achieved, "plan_hash": "e1137eb7a0"})
@@ -51,14 +51,14 @@ def line_of_calibration(fields: Mapping[str, Any]) -> str:
 
 
 def _bound(name: str, value: Any) -> str:
-    """Return the end of a certified number that counts: the lower one for a Bayes risk, otherwise the upper one."""
+    """Return the decisive end of a certified number: the lower end for a Bayes risk, otherwise the upper end."""
     if not isinstance(value, Mapping):
         return f"{name} <= {value!r}"
     return f"{name} >= {value['lower']!r}" if name == "bayes_risk" else f"{name} <= {value['upper']!r}"
 
 
 def line_of_budget(fields: Mapping[str, Any]) -> str:
-    """Return the name of a budget and the use of its limit.
+    """Return a line with the name of a budget and the use of its limit.
 
     >>> used = {"limit": 3.0, "spent": 1.2, "reserved": 0.3, "left": 1.5, "delta": 1e-5}
     >>> line_of_budget({"id": "bud_1", "name": "digits", "epsilon": used})
@@ -71,7 +71,7 @@ def line_of_budget(fields: Mapping[str, Any]) -> str:
 
 
 def usage(fields: Mapping[str, Any]) -> str | None:
-    """Return what is spent, reserved and left of a budget in one clause; None if the answer does not say."""
+    """Return in one clause what is spent, reserved and left of a budget; None if the answer does not say."""
     for quantity in _QUANTITIES:
         used = fields.get(quantity)
         if used:
@@ -85,12 +85,13 @@ def usage(fields: Mapping[str, Any]) -> str | None:
 
 
 def table_of(title: str, fields: Mapping[str, Any]) -> str:
-    """Return an HTML table of all fields that have a value; documents within it are tables, too."""
+    """Return an HTML table of all fields that have a value. Nested documents become tables, too."""
     return f"<table><caption>{escape(title)}</caption>{_rows(_shown(fields), 1)}</table>"
 
 
 def page_of_card(fields: Mapping[str, Any]) -> str:
-    """Return a privacy card as HTML: the statement, what a reader asks first, what is not covered, the rest folded."""
+    """Return a privacy card as HTML: the statement, the most important facts, what is not covered, and the rest
+    folded."""
     first = {name: fields[name] for name in _FIRST_OF_A_CARD if fields.get(name) is not None}
     rest = {
         name: value for name, value in _shown(fields).items() if name not in (*first, "statement", "caveats", "run_id")

@@ -35,7 +35,8 @@ class Retries:
     longest_wait: float = 10.0
 
     def wait_before(self, attempt: int, retry_after: float | None) -> float:
-        """Seconds after an attempt (the first is number 1): drawn at random, so that clients do not come together."""
+        """Return the seconds to wait after an attempt; the first attempt is number 1. They are random, so that clients
+        do not return at the same time."""
         most: float = min(self.longest_wait, self.first_wait * 2.0 ** (attempt - 1))
         drawn = random.uniform(most / 2.0, most)  # noqa: S311 (no secret depends on it)
         return drawn if retry_after is None else retry_after + drawn / 4.0
@@ -43,7 +44,7 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time and sleep; another one in tests."""
+    """Time and sleep; tests replace them."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -53,9 +54,9 @@ def may_try_again(failure: httpx2.TransportError | httpx2.Response, code: str | 
     """Return whether the same request may be sent again.
 
     Args:
-        failure: No answer, or one that is an error.
-        code: The code of the problem, where it is one.
-        repeatable: Whether it only reads, or carries an idempotency key, so that sending it twice has one effect.
+        failure: A missing answer, or an error.
+        code: The code, if the failure is a problem.
+        repeatable: Whether the request only reads or has an idempotency key, so that sending it twice is harmless.
     """
     if isinstance(failure, httpx2.TransportError):
         return repeatable or isinstance(failure, NEVER_SENT)
@@ -65,6 +66,6 @@ def may_try_again(failure: httpx2.TransportError | httpx2.Response, code: str | 
 
 
 def retry_after(response: httpx2.Response) -> float | None:
-    """Seconds that the server asks for; the service says them as a number, never as a date."""
+    """Return the seconds that the server asks to wait. The service always gives a number, never a date."""
     value = response.headers.get("Retry-After", "")
     return float(value) if value.isascii() and value.isdigit() else None

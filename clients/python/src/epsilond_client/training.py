@@ -28,7 +28,7 @@ _TYPES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".np
 class Datasets(Resource):
     """Rows that runs train on: declared in public, uploaded once, never returned.
 
-    A data set is named by its id or its name, or given as the object itself.
+    A data set is given by its id, its name, or as an object.
     """
 
     def upload(
@@ -40,14 +40,15 @@ class Datasets(Resource):
         idempotency_key: str | None = None,
         **metadata: Any,
     ) -> Dataset:
-        """Upload CSV, Parquet or NPZ; private unless ``public=True``, which takes a key with the scope admin.
+        """Upload CSV, Parquet or NPZ. The data set is private unless ``public=True``, which needs a key with the scope
+        admin.
 
-        A file is read as it is sent.
+        A file is read while it is sent.
 
         Args:
-            file: A path, or the bytes, or an open file, which is read from its beginning.
+            file: A path, bytes, or an open file, which is read from its beginning.
             name: The name of the data set.
-            filename: Says the format, if `file` is not a path.
+            filename: A name that shows the format, if `file` is not a path.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`;
                 `person_column` and `rows_per_person`, if the file has ids of persons; `held_out_share`, if runs must
@@ -71,12 +72,11 @@ class Datasets(Resource):
         """Upload the whole content of a private data set as it is now; runs that name no version train on it.
 
         Args:
-            dataset: Which one. Its columns, label and root budget stay.
+            dataset: The data set. Its columns, label and root budget stay the same.
             file: As in `upload`.
-            change: What happened: ``"appended"``, ``"deleted"``, ``"corrected"``, or ``"replaced"``, which leaves it
-                open.
+            change: What happened: ``"appended"``, ``"deleted"``, ``"corrected"``, or ``"replaced"`` for any change.
             reason: The reason. Change and reason are public.
-            filename: Says the format, if `file` is not a path.
+            filename: A name that shows the format, if `file` is not a path.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             metadata: `declared_size`, `capacity`; `erase_earlier` removes the rows of all earlier versions.
         """
@@ -93,16 +93,16 @@ class Datasets(Resource):
         idempotency_key: str | None = None,
         **stated: Any,
     ) -> DatasetVersion:
-        """Have the service make a version without some persons, of a data set with ids (`person_column`).
+        """Make a version without some persons, of a data set that has ids of persons (`person_column`).
 
-        It has none of their rows. The answer does not tell whether there were any before.
+        The new version has none of their rows. The answer does not tell whether the old one had any.
 
         Args:
-            dataset: Which one.
-            persons: Their ids, as in the file. Nothing keeps them.
+            dataset: The data set.
+            persons: The ids of the persons, as in the file. The service does not keep them.
             reason: The reason. It is public, and must not name a person.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
-            stated: `change`, which may be ``"replaced"``; `erase_earlier`, true unless it is false: the rows of all
+            stated: `change`, which may be ``"replaced"``; and `erase_earlier`. Unless it is false, the rows of all
                 earlier versions are removed, too.
         """
         body = {"persons": list(persons), "reason": reason} | stated
@@ -110,11 +110,11 @@ class Datasets(Resource):
         return self._http.write(path, body, DatasetVersion, idempotency_key)
 
     def versions(self, dataset: DatasetId, *, page_size: int = PAGE) -> Iterator[DatasetVersion]:
-        """The versions of a data set, oldest first."""
+        """Return the versions of a data set, oldest first."""
         return self._http.pages(self._path("/v1/datasets/{}/versions", dataset), DatasetVersion, page_size)
 
     def generate(self, *, name: str, idempotency_key: str | None = None, **fields: Any) -> Dataset:
-        """A public data set that is made from a seed.
+        """Make a public data set from a seed.
 
         Args:
             name: The name of the data set.
@@ -125,19 +125,20 @@ class Datasets(Resource):
         return self._http.write("/v1/datasets", request, Dataset, idempotency_key)
 
     def get(self, dataset: DatasetId) -> Dataset:
-        """Return what was declared."""
+        """Return the declaration of a data set."""
         return self._http.get(self._path("/v1/datasets/{}", dataset), Dataset)
 
     def list(self, *, page_size: int = PAGE) -> Iterator[Dataset]:
-        """All data sets within reach, page by page."""
+        """Iterate over all data sets within reach, page by page."""
         return self._http.pages("/v1/datasets", Dataset, page_size)
 
     def shared_contents(self, *, page_size: int = PAGE) -> Iterator[Answer]:
-        """Rows that are private under several root budgets; for auditors whose keys reach all budgets."""
+        """Return contents that are private under several root budgets. It is for auditors whose keys reach all
+        budgets."""
         return self._http.pages("/v1/datasets/shared-contents", Answer, page_size)
 
     def delete(self, dataset: DatasetId) -> None:
-        """Remove the rows for good; private ones stay bound to their budget."""
+        """Remove the rows permanently. Private rows stay bound to their budget."""
         self._http.delete(self._path("/v1/datasets/{}", dataset))
 
     def _path(self, pattern: str, dataset: DatasetId) -> str:
@@ -158,13 +159,13 @@ class Runs(Resource):
     ) -> Run:
         """Calibrate, charge and queue a run.
 
-        Model, target and `dataset_id` are enough: what is left out is chosen from public numbers alone, and the run's
-        `choices` say what, why, and what the paper's theorem would have chosen.
+        Model, target and `dataset_id` are enough. The service chooses the rest from public numbers only. The run's
+        `choices` list the chosen values, the reasons, and what the paper's theorem would have chosen.
 
         Args:
             model: The model, such as ``{"kind": "logistic_regression"}``.
             target: The guarantee to meet.
-            algorithm: Its name; if left out, the service's preset `practical` chooses one.
+            algorithm: The name of the algorithm; if left out, the service's preset `practical` chooses one.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             fields: `dataset_id`, `dataset_version`, `budget_id`, `batch_size`, `iterations`, `sampling`,
                 `gradient_bound` and the other fields of a calibration; ``evaluation={}`` for metrics on held-out rows,
@@ -178,15 +179,15 @@ class Runs(Resource):
         return self._http.write("/v1/runs", request, Run, idempotency_key)
 
     def get(self, run: RunId) -> Run:
-        """A run as it is now."""
+        """Return the present state of a run."""
         return self._http.get(path_to("/v1/runs/{}", run), Run)
 
     def list(self, *, page_size: int = PAGE) -> Iterator[Run]:
-        """All runs within reach, newest first."""
+        """Iterate over all runs within reach, newest first."""
         return self._http.pages("/v1/runs", Run, page_size)
 
     def cancel(self, run: RunId, *, idempotency_key: str | None = None) -> Run:
-        """End it; one that has started is charged in full."""
+        """Cancel a run. A run that has started is charged for the noise that it may have drawn."""
         return self._http.write(path_to("/v1/runs/{}/cancel", run), None, Run, idempotency_key)
 
     def events(self, run: RunId) -> Iterator[ProgressMessage]:
@@ -204,28 +205,28 @@ class Runs(Resource):
         """Return the run once it has ended. If streams are refused, it is polled.
 
         Args:
-            run: Which one.
+            run: The run.
             on_progress: Called with each message.
-            timeout: Seconds; None for as long as it takes.
+            timeout: The time limit in seconds; None for no limit.
             check: Whether a run that has not succeeded is an error.
 
         Raises:
-            RunFailed: it has failed or was cancelled, and `check` is true.
-            TimeoutError: it goes on after `timeout`; the run itself is not touched.
+            RunFailed: the run has failed or was cancelled, and `check` is true.
+            TimeoutError: the run has not ended within `timeout`; it goes on.
         """
         return wait_for(self._http, path_to("/v1/runs/{}", run), on_progress, timeout, check=check)
 
     def model(self, run: RunId) -> Answer:
-        """The released model as JSON: parameters, features, classes."""
+        """Return the released model as JSON: parameters, features, classes."""
         return self._http.get(path_to("/v1/runs/{}/model", run), Answer)
 
     def predict(self, run: RunId, rows: Sequence[Sequence[Any]], *, columns: Sequence[str] | None = None) -> Answer:
-        """Have the service predict a small batch, without NumPy: ``.predictions`` and ``.probabilities``.
+        """Let the service predict a small batch, without NumPy here: ``.predictions`` and ``.probabilities``.
 
         Args:
-            run: Which one.
+            run: The run.
             rows: Lists of numbers and texts, at most 1000.
-            columns: Their names, if the cells are not in the order of the model's features.
+            columns: The names of the columns, if the cells are not in the order of the model's features.
 
         Raises:
             Conflict: the run has not succeeded.
@@ -242,7 +243,7 @@ class Runs(Resource):
         return self._http.ask(path_to("/v1/runs/{}/predictions", run), request, Answer)
 
     def load(self, run: RunId) -> Model:
-        """The released model, ready to predict (needs NumPy).
+        """Return the released model, ready to predict (needs NumPy).
 
         Raises:
             Conflict: the run has not succeeded.
@@ -262,7 +263,7 @@ class Runs(Resource):
         return Path(path)
 
     def arrays(self, run: RunId) -> dict[str, np.ndarray[Any, Any]]:
-        """The released model's arrays (needs NumPy)."""
+        """Return the released model's arrays (needs NumPy)."""
         import numpy as np  # noqa: PLC0415 (the package does without NumPy)
 
         content = self._http.get_bytes(path_to("/v1/runs/{}/model", run), format="npz")
@@ -288,47 +289,47 @@ class RunSweeps(Resource):
         """Charge and queue a grid: the fields of a run, some of them lists.
 
         Raises:
-            BudgetExceeded: it does not fit; nothing is held and nothing runs.
+            BudgetExceeded: the sweep does not fit; nothing is held and nothing runs.
         """
         return self._http.write("/v1/run-sweeps", self._request(select, fields), Answer, idempotency_key)
 
     def quote(self, *, select: Literal["all", "best"], **fields: Any) -> Answer:
-        """Return what it would cost; nothing is written."""
+        """Return what a sweep would cost; nothing is written."""
         return self._http.ask("/v1/run-sweeps", self._request(select, fields), Answer, dry_run=True)
 
     def _request(self, select: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         return {"select": select} | with_ids(self._http, fields)
 
     def get(self, sweep: str | Answer) -> Answer:
-        """A sweep as it is now."""
+        """Return the present state of a sweep."""
         return self._http.get(path_to("/v1/run-sweeps/{}", sweep), Answer)
 
     def list(self, *, page_size: int = PAGE) -> Iterator[Answer]:
-        """All sweeps within reach."""
+        """Iterate over all sweeps within reach."""
         return self._http.pages("/v1/run-sweeps", Answer, page_size)
 
     def cancel(self, sweep: str | Answer, *, idempotency_key: str | None = None) -> Answer:
-        """End it; its charge is settled when all of its runs have ended."""
+        """Cancel a sweep. Its charge is settled when all of its runs have ended."""
         return self._http.write(path_to("/v1/run-sweeps/{}/cancel", sweep), None, Answer, idempotency_key)
 
     def heat_map(self, sweep: str | Answer, format: Literal["svg", "html"] = "svg") -> str:
-        """The scores of a sweep of two fields as a picture, or a page with the table beside it."""
+        """Return the scores of a sweep of two fields as a picture, or as a page with the picture and a table."""
         return self._http.get_bytes(path_to("/v1/run-sweeps/{}/heat-map", sweep), format=format).decode()
 
 
 class Audits(Resource):
-    """Attacks on the program that runs, and the claims that they test."""
+    """Attacks on the trainer, and the claims that they test."""
 
     def create(self, *, idempotency_key: str | None = None, **fields: Any) -> Answer:
-        """Attack a run's plan (`run_id`) or that of a calibration (`calibration`); takes up to two minutes."""
+        """Attack the plan of a run (`run_id`) or of a calibration (`calibration`). This takes up to two minutes."""
         return self._http.write("/v1/audits", fields, Answer, idempotency_key)
 
     def get(self, audit: str | Answer) -> Answer:
-        """An audit that was made."""
+        """Return an audit."""
         return self._http.get(path_to("/v1/audits/{}", audit), Answer)
 
     def list(self, *, run: RunId | None = None, page_size: int = PAGE) -> Iterator[Answer]:
-        """Audits within reach, or of one run."""
+        """Iterate over the audits within reach, or those of one run."""
         run_id = run.id if isinstance(run, Run) else run
         return self._http.pages("/v1/audits", Answer, page_size, run_id=run_id)
 

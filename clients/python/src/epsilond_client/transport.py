@@ -34,7 +34,7 @@ class Transport:
 
     Args:
         base_url: The address of the service, such as ``http://127.0.0.1:8000``.
-        api_key: Sent with every request: a key, or the token of a server without keys; None for neither.
+        api_key: A key, or the token of a server without keys, which is sent with every request; None for neither.
         timeout: Seconds that an answer may take.
         retries: When a request is sent again.
         allow_insecure: Send the key over plain HTTP to another machine, too.
@@ -63,7 +63,7 @@ class Transport:
         self._timeout = httpx2.Timeout(timeout, connect=min(timeout, 10.0))
 
     def in_haste(self, timeout: float) -> Self:
-        """Return a transport over the same connections for repeated questions: one attempt, within this time."""
+        """Return a transport over the same connections for repeated calls. Each has one attempt, within this time."""
         other = copy.copy(self)
         other._retries, other._timeout = Retries(seconds=0.0), httpx2.Timeout(timeout)
         return other
@@ -72,16 +72,16 @@ class Transport:
         self._http.close()
 
     def get(self, path: str, answer: type[D], **params: Any) -> D:
-        """Ask for an object."""
+        """Get an object."""
         return answer(_object(self._attempt("GET", path, params=params)))
 
     def get_bytes(self, path: str, accept: str | None = None, **params: Any) -> bytes:
-        """Ask for something other than JSON."""
+        """Get something other than JSON."""
         headers = {} if accept is None else {"Accept": accept}
         return self._attempt("GET", path, params=params, headers=headers).content
 
     def pages(self, path: str, item: type[D], page_size: int, **params: Any) -> Iterator[D]:
-        """All items of a list; the next page is asked for when the one before is used up."""
+        """Iterate over all items of a list. The next page is fetched when the previous one is used up."""
         cursor: str | None = None
         while True:
             page = _object(self._attempt("GET", path, params=params | {"cursor": cursor, "limit": page_size}))
@@ -104,9 +104,9 @@ class Transport:
         """Send a POST that writes at most once, however often it is sent: every attempt carries the same key.
 
         Args:
-            path: Under the server's address.
-            request: The fields of the body, or what makes another body.
-            answer: What it is answered with.
+            path: The path below the server's address.
+            request: The fields of the body, or a function that makes another body.
+            answer: The class of the answer.
             idempotency_key: The caller's own key, for a command that must survive the end of this process.
         """
         key = str(uuid.uuid4()) if idempotency_key is None else _checked_idempotency_key(idempotency_key)
@@ -114,12 +114,12 @@ class Transport:
         return answer(_object(self._attempt("POST", path, content=content, headers={"Idempotency-Key": key}, key=key)))
 
     def delete(self, path: str) -> None:
-        """Send a DELETE only once, because a second one would find nothing."""
+        """Send a DELETE. It is never sent again, because a second one would find nothing."""
         self._attempt("DELETE", path, repeatable=False)
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str] | None = None, **params: Any) -> Iterator[httpx2.Response]:
-        """Return an answer that is read as it arrives; nothing is sent again once it has begun."""
+        """Return an answer that is read as it arrives. Once it has begun, the request is not sent again."""
         try:
             with self._http.stream(
                 "GET", path, params=_given(params), headers=headers, timeout=self._timeout
@@ -179,7 +179,7 @@ class Resource:
 
 
 def identifier(named: str | Document) -> str:
-    """The id of what is given by its id, or as the object itself."""
+    """Return the id of an object that is given by its id, or as the object itself."""
     value = named if isinstance(named, str) else named["id"]
     if not isinstance(value, str) or not value:
         raise ValueError("this needs an id, or an answer that has one")
@@ -187,7 +187,7 @@ def identifier(named: str | Document) -> str:
 
 
 def path_to(pattern: str, named: str | Document) -> str:
-    """A path with an id in it.
+    """Return a path with an id in it.
 
     >>> path_to("/v1/budgets/{}/limit", "bud_1")
     '/v1/budgets/bud_1/limit'
@@ -196,7 +196,7 @@ def path_to(pattern: str, named: str | Document) -> str:
 
 
 def json_body(request: Mapping[str, Any] | None) -> Content:
-    """The body of a request; fields that are None are left out, and the service's defaults hold."""
+    """Return the body of a request. Fields that are None are left out, so that the service's defaults apply."""
     if request is None:
         return dict
     body = json.dumps(plain(_given(request)), allow_nan=False).encode()
@@ -204,7 +204,7 @@ def json_body(request: Mapping[str, Any] | None) -> Content:
 
 
 def plain(value: Any) -> Any:
-    """Return a value in JSON's own types; answers that are sent back, tuples and NumPy's numbers are converted."""
+    """Return a value in JSON's own types. Answers of the service, tuples and NumPy's numbers are converted."""
     if isinstance(value, Mapping):
         return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -223,7 +223,7 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moment(value: Any) -> Any:
-    """Return a time as the service reads it; it must have a time zone."""
+    """Return a time in the form of the service. It must have a time zone."""
     if not isinstance(value, datetime):
         return value
     if value.tzinfo is None:
@@ -253,10 +253,10 @@ def _no_answer(error: httpx2.TransportError, url: httpx2.URL, key: str | None) -
 
 
 def local_token(base_url: str, file: str | os.PathLike[str] | None) -> str | None:
-    """The token of a server without keys on this machine; None for another machine, or where there is no such file.
+    """Return the token of a server without keys on this machine; None for another machine, or if there is no such file.
 
     Raises:
-        ValueError: the caller named a file that cannot be read, or holds something else.
+        ValueError: the caller named a file that cannot be read, or that holds no token.
     """
     parts = _parts(base_url)
     if parts is None or not _is_loopback(parts.hostname or ""):
@@ -276,7 +276,7 @@ def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> boo
     """Return whether the address is this machine's own.
 
     Raises:
-        ValueError: it is not an address, or the key would travel in clear over a network.
+        ValueError: the text is no address, or the key would travel unencrypted over a network.
     """
     parts = _parts(base_url)
     if parts is None or parts.hostname is None:
@@ -291,7 +291,7 @@ def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> boo
 
 
 def _parts(base_url: str) -> SplitResult | None:
-    """Split a text that is only an address; return None for any other text."""
+    """Split a text that is only an address. Return None for any other text."""
     try:
         parts = urlsplit(base_url)
         is_one = parts.scheme in ("http", "https") and parts.port != 0 and (parts.hostname or "").encode("idna") != b""

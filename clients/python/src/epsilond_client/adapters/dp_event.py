@@ -1,6 +1,7 @@
 """dp-accounting's `DpEvent`, which JAX Privacy and TF Privacy use, as events to account and to reserve.
 
-The service reads the tree itself (`/v1/import`): one reader, and one list of what has no sound account.
+The service reads the tree itself (`/v1/import`). So there is only one reader, and one list of mechanisms without a
+sound account.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ def source_of(
     noise_over: Literal["contribution_bound", "sensitivity"] = "contribution_bound",
     batches: Literal["poisson", "shuffled"] = "poisson",
 ) -> dict[str, Any]:
-    """The source of an import.
+    """Return the source of an import.
 
     Args:
         event: A `DpEvent`.
         accountant: The accountant whose number is compared.
-        noise_over: The quantity of which its noise multipliers are multiples; the event itself does not say.
-        batches: What the loader did, if the event says Poisson samples.
+        noise_over: The quantity of which the noise multipliers are multiples. The event itself does not say.
+        batches: How the loader drew batches, if the event says Poisson samples.
     """
     return {
         "kind": "dp_event",
@@ -43,9 +44,9 @@ def import_event(
     """Return an event's cost: `epsilon` as an interval, and `events` to reserve.
 
     Args:
-        client: A client of the server that reads it.
+        client: A client of the server that reads the event.
         event: A `DpEvent`.
-        delta: The delta at which it is accounted.
+        delta: The delta at which the event is accounted.
         neighboring_relation: The relation, which an event does not carry; if left out, the service's default.
         source: The options of `source_of`.
 
@@ -56,10 +57,10 @@ def import_event(
 
 
 def to_json(event: Any) -> dict[str, Any]:
-    """A `DpEvent` with the fields of its `to_named_tuple`, as JSON.
+    """Return a `DpEvent` as JSON, with the fields of its `to_named_tuple`.
 
     Raises:
-        TypeError: it is none.
+        TypeError: the object is no `DpEvent`.
     """
     if not hasattr(event, "to_named_tuple"):
         raise TypeError(f"this reads a DpEvent of dp-accounting, and {type(event).__name__} is not one")

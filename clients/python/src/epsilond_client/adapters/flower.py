@@ -1,4 +1,4 @@
-"""Flower: a strategy that releases no round for which its budget does not pay.
+"""Flower: a strategy that releases a round only if a budget pays for it.
 
     strategy = flower.Gate(
         client, "my project", FedAvg(), job="keyboard-7",
@@ -8,12 +8,12 @@
 
 A round is reserved before any client is asked. Once the replies have arrived, it is started, each client's update is
 clipped, noise is drawn once, and the charge is committed. A round that does not fit is skipped: no client is asked, and
-the model stays as it is. Jobs that share a budget share what is left of it, whichever machine they run on.
+the model stays as it is. Jobs on several machines can share what is left of a budget.
 
 The unit is a client: one record of the budget is all that one client holds. A client that does not answer, or whose
 arrays cannot be read, contributes nothing, and the divisor is a public constant. So no reply changes the sum by more
-than the clipping norm, and none ends the job. Metrics of the clients are statistics of their rows that nobody charges,
-so they are dropped.
+than the clipping norm, and no reply ends the job. The clients' metrics are dropped, since they are statistics of rows
+for which nothing is charged.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         noise_multiplier: Standard deviation of the noise on the sum, divided by `clipping_norm`.
         clipping_norm: The most by which one client changes the sum, in l2 over all arrays.
         expected_clients: The public constant by which the noisy sum is divided.
-        sample_rate: None charges for each round as if every client took part. A rate draws each connected client
-            independently and in secret with this probability; the strategy must choose all of them.
+        sample_rate: The probability with which each connected client is drawn, independently and in secret; the
+            strategy must choose all clients. With None, each round is charged as if every client took part.
         evaluate_on_public_rows: Whether the clients evaluate on public rows only. Otherwise there is no evaluation.
         expires_in, charge_delta: Options of each reservation, as in `Client.reserve`.
 
@@ -120,7 +120,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Reserve the round, and choose its clients; no messages where the budget does not pay for it."""
+        """Reserve the round and choose its clients. If the budget does not pay for it, there are no messages."""
         self._give_back()
         current = _numbers(arrays)
         messages = list(self._strategy.configure_train(server_round, arrays, config, grid))
@@ -181,7 +181,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         self._strategy.summary()
 
     def _reserved(self, server_round: int) -> tuple[ExitStack, HeldReservation]:
-        """Return the hold of a round: a new one, or that of an earlier process that has not drawn its noise."""
+        """Return the hold of a round: a new one, or the hold of an earlier process that has not drawn its noise."""
         for attempt in count():
             asked: dict[str, Any] = {
                 "purpose": f"{self._job}, round {server_round}",
@@ -209,7 +209,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
                 held.void()
 
     def _clipped_sum(self, replies: Iterable[Message]) -> Arrays:
-        """Return the sum of the updates of those that were asked, each counted once and no longer than the norm."""
+        """Return the sum of the updates of the clients that were asked. Each counts once, clipped to the norm."""
         total = {name: np.zeros_like(part) for name, part in self._current.items()}
         waiting = set(self._asked)
         for reply in replies:
@@ -221,7 +221,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         return total
 
     def _clipped(self, reply: Message) -> Arrays:
-        """Return a client's update; nothing if there is none, or one that cannot be read."""
+        """Return a client's update; nothing if there is none or it cannot be read."""
         try:
             [record] = reply.content.array_records.values()
             update = {name: part - self._current[name] for name, part in _numbers(record).items()}
@@ -238,7 +238,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         return {name: part * min(1.0, self._clip / norm if norm else 1.0) for name, part in update.items()}
 
     def _handed_on(self, server_round: int, mean: Mapping[str, npt.NDArray[np.float64]]) -> ArrayRecord | None:
-        """Return the strategy's result for the noisy mean, which it sees as the reply of a single client."""
+        """Return the strategy's result for the noisy mean, which the strategy sees as the reply of a single client."""
         assert self._pattern is not None
         content = self._pattern.content
         [(key, before)] = content.array_records.items()

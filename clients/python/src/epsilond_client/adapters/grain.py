@@ -6,9 +6,10 @@
         for batch in guard.steps(dataset.map(to_device).to_iter_dataset()):  # all steps of the training in one loop
             ...
 
-Element i is the batch of the i-th step that the sampler has left, which its key decides. So Grain may read ahead, and
-its iterators go on from their own `get_state`, beside a sampler with the same `state_dict`. Transformations that leave
-every step its batch are fine: `map` and prefetching. A guard refuses those that reorder, repeat or drop batches.
+Element i is the batch of the sampler's i-th remaining step; the sampler's key determines it. So Grain may read ahead,
+and its iterators can go on from their own `get_state` with a sampler that has the same `state_dict`. Transformations
+such as `map` and prefetching, which keep the batch of every step, are allowed. A guard refuses transformations that
+reorder, repeat or drop batches.
 """
 
 from __future__ import annotations
@@ -75,18 +76,18 @@ def batches(records: Any, sampler: Sampler, *, collate: Callable[[list[Any]], An
         records: An object with `__len__` and `__getitem__`: arrays, a data source of Grain, or a `MapDataset` of
             records. There must be as many as the sampler draws from.
         sampler: Draws the batches.
-        collate: Makes a batch from a list of records; `stacked` if it is left out. An empty batch is made from what it
-            makes of one record: arrays with the same shape behind the first axis, which has length 0.
+        collate: Makes a batch from a list of records; `stacked` if it is left out. An empty batch is made from its
+            batch of one record: the arrays keep their shape except for the first axis, which gets length 0.
 
     Raises:
-        ValueError: the number of records is not that of the sampler.
+        ValueError: the number of records differs from the sampler's.
     """
     library: Any = import_module("grain")
     return library.MapDataset.source(Batches(records, sampler, collate))
 
 
 def stacked(records: list[Any]) -> Any:
-    """Stack records: each number or array of a record becomes a row of an array, at the same place of the structure.
+    """Stack records: each number or array of a record becomes a row of the array at the same place of the structure.
 
     >>> stacked([{"x": np.ones(2), "y": 0}, {"x": np.zeros(2), "y": 1}])["y"].tolist()
     [0, 1]

@@ -1,4 +1,4 @@
-"""Hugging Face: a `Trainer` that trains privately under a budget instead of in its usual way.
+"""Hugging Face: a `Trainer` that trains privately under a budget.
 
     with huggingface.guard(client, "my project", trainer, noise_multiplier=1.1) as guard:
         trainer.train()
@@ -7,11 +7,11 @@ Inside the block the trainer draws Poisson batches (or those of a sampler of `ep
 gradient of each record to ``TrainingArguments.max_grad_norm``, adds the noise once, and divides by a public constant.
 Each step is counted before its noise is drawn. Outside the block the trainer is as it was.
 
-* Each record is collated and differentiated alone, so that its gradient depends on no other record: neither through
-  padding nor through a loss that counts the tokens of a batch. It takes a backward pass for each record.
-* The loss that the trainer logs is 0: the true one is a statistic of the records, which nobody charges.
-* The noise comes from the operating system's cryptographic generator. The trainer's `seed` decides dropout and
-  nothing secret.
+* Each record is collated and differentiated alone, so that its gradient depends on no other record, neither by padding
+  nor by a loss that counts the tokens of a batch. So each record takes a backward pass.
+* The loss that the trainer logs is 0, since the true loss is a statistic of the records for which nothing is charged.
+* The noise comes from the operating system's cryptographic generator. The trainer's `seed` decides dropout, but nothing
+  secret.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def guard(
         options: `expires_in`, `charge_delta`, `idempotency_key`, as in `Client.guard`.
 
     Raises:
-        ValueError: the training would not do what it is charged for; the text says why.
+        ValueError: the training would differ from what is charged; the text says why.
         BudgetExceeded: the steps do not fit.
     """
     args = trainer.args
@@ -96,7 +96,7 @@ def guard(
 
 
 class _PrivateStep:
-    """Stands for `Trainer.training_step`: leaves the noisy mean gradient where the optimizer looks for it."""
+    """Replaces `Trainer.training_step`, and puts the noisy mean gradient where the optimizer looks for it."""
 
     def __init__(self, trainer: Any, held: HeldReservation, bound: float, noise: float, divisor: float) -> None:
         self._trainer, self._held = trainer, held
@@ -119,7 +119,7 @@ class _PrivateStep:
         return torch.zeros((), device=self._trainer.args.device)
 
     def _add(self, model: Any, parameters: Sequence[Any], record: Any, total: Sequence[Any]) -> None:
-        """Add a record's gradient, no longer than the bound; one that is not finite adds nothing."""
+        """Add a record's gradient, clipped to the bound. A gradient that is not finite adds nothing."""
         trainer = self._trainer
         model.zero_grad(set_to_none=True)
         inputs = trainer._prepare_inputs(_collator(trainer)([record]))
@@ -135,7 +135,8 @@ class _PrivateStep:
                     part.add_(gradient, alpha=factor)
 
     def _normal(self, like: Any) -> Any:
-        """Return standard normal numbers from a cryptographic generator: torch's state follows from its numbers."""
+        """Return standard normal numbers from a cryptographic generator. The state of torch's generator could be found
+        from its numbers."""
         found = self._torch.from_numpy(fresh_normals(like.numel()))
         return found.to(like.device, like.dtype).reshape(like.shape)
 
@@ -156,12 +157,12 @@ def _records(records: list[Any]) -> dict[str, list[Any]]:
 
 
 def _collator(trainer: Any) -> Any:
-    """Return the trainer's collator, which leaves out what the model does not take."""
+    """Return the trainer's collator, which leaves out columns that the model does not take."""
     return trainer._get_collator_with_removed_columns(trainer.data_collator)
 
 
 def _sampler_of(args: Any, records: int, dataset_size: int | None) -> Sampler:
-    """Return the Poisson sampler of the batch size and the epochs that the arguments say."""
+    """Return the Poisson sampler for the batch size and the epochs in the arguments."""
     size = records if dataset_size is None else dataset_size
     batch = min(args.per_device_train_batch_size, size)
     steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * size / batch)
@@ -169,10 +170,10 @@ def _sampler_of(args: Any, records: int, dataset_size: int | None) -> Sampler:
 
 
 def _check(trainer: Any) -> None:
-    """Refuse a training that would not do what it is charged for.
+    """Refuse a training that would differ from what is charged.
 
     Raises:
-        ValueError: the training would not do what it is charged for; the text says what to do.
+        ValueError: the training would differ from what is charged; the text says what to do.
     """
     module: Any = import_module("transformers")
     args = trainer.args

@@ -1,4 +1,4 @@
-"""JAX Privacy: batches of its strategies, counted and charged, for a loop with its clipping and any optimizer of optax.
+"""JAX Privacy: counted and charged batches of its strategies, for a loop with its clipping and any optimizer of optax.
 
     grads = jax_privacy.clipped_grad(loss, l2_clip_norm=1.0)
     batches = adapter.Batches(CyclicPoissonSampling(sampling_prob=0.01, iterations=500), num_examples=60_000)
@@ -7,8 +7,8 @@
             ...  # grads(params, rows[indices]), add noise of `stddev` once, divide by a constant, update
 
 The noise multiplier is `stddev` over the bound on one record's gradient that `grads` itself declares. A strategy is
-charged for the batches that it draws; strategies that draw in a way that is not accounted are refused. The strategy's
-random numbers come from the operating system, since whoever knows a seed knows the batches.
+charged for its way of drawing batches; if there is no account of this way, it is refused. The strategy's random numbers
+come from the operating system, since anybody who knows a seed knows the batches.
 
 An execution plan of JAX Privacy carries its `dp_event`: ``dp_event.import_event(client, plan.dp_event, delta=...)``
 answers with the `events` to reserve.
@@ -30,14 +30,14 @@ class Batches:
     """The batches of a strategy: arrays of indices, one for each step, drawn once.
 
     Args:
-        strategy: Of `jax_privacy.batch_selection`.
-        num_examples: How many records there are.
+        strategy: A strategy of `jax_privacy.batch_selection`.
+        num_examples: The number of records.
 
     Attributes:
-        sampling: How they are drawn, as an event says it.
+        sampling: How batches are drawn, in the form of an event.
 
     Raises:
-        ValueError: no accounted scheme draws like this.
+        ValueError: no accounted scheme draws like this strategy.
     """
 
     def __init__(self, strategy: Any, num_examples: int) -> None:
@@ -71,13 +71,13 @@ def guard(
         client: A client of the server that keeps the budget.
         budget: The budget that pays: its name, its id, or the budget itself.
         batches: The batches of a strategy, whose `iterations` are reserved.
-        clipped: What `jax_privacy.clipped_grad` or `clipped_fun` returned; it knows the bound on a contribution.
+        clipped: The result of `jax_privacy.clipped_grad` or `clipped_fun`, which knows the bound on a contribution.
         stddev: The standard deviation of the noise that the loop adds to what `clipped` returns.
         purpose: Shown with every entry.
         options: `expires_in`, `charge_delta`, `idempotency_key`, as in `Client.guard`.
 
     Raises:
-        ValueError: the training would not do what it is charged for; the text says why.
+        ValueError: the training would differ from what is charged; the text says why.
     """
     bound = getattr(clipped, "l2_norm_bound", None)
     if bound is None:
@@ -100,10 +100,10 @@ def guard(
 
 
 def sampling_of(strategy: Any, num_examples: int) -> Mapping[str, Any]:
-    """Return how a strategy draws its batches, as an event says it.
+    """Return how a strategy draws its batches, in the form of an event.
 
     Raises:
-        ValueError: no accounted scheme draws like this; the text says which strategies can be used.
+        ValueError: no accounted scheme draws like this strategy; the text says which strategies can be used.
     """
     module: Any = import_module("jax_privacy.batch_selection")
     kind = type(strategy)

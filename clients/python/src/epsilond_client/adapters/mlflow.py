@@ -1,11 +1,11 @@
-"""MLflow: logs the privacy of a training with its other facts, in the active run of MLflow.
+"""MLflow: logs the privacy of a training in the active run of MLflow.
 
     with mlflow.start_run():
         adapter.log_card(client, run)                       # of a run that the service trained
         adapter.log_charge(client, guard, delta=1e-5) # of your own loop
 
-It logs the guarantee, ids, the hash of the plan, and the privacy card. Everybody who reads the budget may read these.
-A tracker is not a place for losses or norms of private records, which nobody charges.
+It logs the guarantee, ids, the hash of the plan, and the privacy card. Everybody who may read the budget may read
+these. Do not log losses or norms of private records, for which nothing is charged.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _OF_A_CARD = ("run_id", "state", "statement", "privacy_unit", "algorithm", "plan
 def log_card(client: Client, run: Run | str) -> Card:
     """Log the privacy card of a run of the service, and return it.
 
-    Tags are ``epsilond.plan_hash``, ``epsilond.statement``, ids and more; metrics are ``epsilond.epsilon`` and
-    ``epsilond.delta`` where the guarantee has them. Artifacts are the card as JSON, Markdown and HTML.
+    It sets tags (``epsilond.plan_hash``, ``epsilond.statement``, ids and more), metrics (``epsilond.epsilon`` and
+    ``epsilond.delta``, if the guarantee has them), and artifacts (the card as JSON, Markdown and HTML).
 
     Args:
         client: A client of the server that trained.
-        run: Which run.
+        run: The run.
     """
     mlflow: Any = import_module("mlflow")
     card = client.runs.report(run)
@@ -45,7 +45,7 @@ def log_card(client: Client, run: Run | str) -> Card:
 
 
 def log_charge(client: Client, reservation: HeldReservation | Reservation | str, *, delta: float) -> Answer:
-    """Log what your own loop was charged and what it costs alone, and return the account.
+    """Log the charge of your own loop and what it costs alone, and return the account.
 
     Args:
         client: A client of the server that keeps the budget.
@@ -85,7 +85,7 @@ def _tags(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _log_guarantee(mlflow: Any, achieved: Mapping[str, Any]) -> None:
-    """Log the certain end of the interval, and delta."""
+    """Log the certified end of the interval, and delta."""
     epsilon, delta = achieved.get("epsilon"), achieved.get("delta")
     if isinstance(epsilon, Mapping):
         epsilon = epsilon["upper"]

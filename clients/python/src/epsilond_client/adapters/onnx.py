@@ -3,10 +3,10 @@
     onnx.save(to_onnx(client.runs.load(run)), "model.onnx")
 
 Inputs are `numbers`, of shape (n, number columns) and type double, and `categories`, of shape (n, category columns) and
-type string; a model without columns of a kind lacks that input. Columns stand in the declared order, whose names are in
-the metadata. Outputs are `label` (the name of the class, or the number in the label's unit) and, where the model has
-them, `probabilities`. Numbers beyond their bounds are clipped, as in training; a category that was not declared is read
-as none of them.
+type string; a model without columns of a kind lacks that input. Columns are in the declared order, and their names are
+in the metadata. Outputs are `label` (the name of the class, or the number in the label's unit) and, where the model has
+them, `probabilities`. Numbers beyond their bounds are clipped, as in training; an undeclared category is read as none
+of the declared ones.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def to_onnx(model: Model) -> Any:
 
 
 class _Graph:
-    """Nodes and constants as they come, each named by its number."""
+    """Collects nodes and constants, each named by its number."""
 
     def __init__(self, helper: Any, types: Any) -> None:
         self.types = types
@@ -78,7 +78,7 @@ class _Graph:
         return name
 
     def constant(self, values: FloatArray | list[int] | list[str] | list[float]) -> str:
-        """Doubles, integers or texts; lists are vectors, and arrays keep their shape."""
+        """Add a constant of doubles, integers or texts. Lists become vectors, and arrays keep their shape."""
         name = f"constant_{len(self._constants)}"
         array = np.asarray(values)
         kind = {"f": self.types.DOUBLE, "i": self.types.INT64, "U": self.types.STRING}[array.dtype.kind]
@@ -102,7 +102,7 @@ class _Graph:
 
 
 def _logits(graph: _Graph, model: Model) -> str:
-    """The logits, shape (n, K)."""
+    """Add the logits, shape (n, K)."""
     features, order = _features(graph, model)
     if model.kind != "mlp":
         weights = model.parameters["weights"]
@@ -124,7 +124,7 @@ def _logits(graph: _Graph, model: Model) -> str:
 
 
 def _features(graph: _Graph, model: Model) -> tuple[str, list[int]]:
-    """The scaled features, numbers first, and where each of them stands among the rows of the weights."""
+    """Add the scaled features, numbers first, and return the row of the weights for each of them."""
     numbers: list[tuple[int, Any]] = []
     categories: list[tuple[int, Any]] = []
     place = 0
@@ -153,7 +153,7 @@ def _features(graph: _Graph, model: Model) -> tuple[str, list[int]]:
 
 
 def _answers(graph: _Graph, model: Model, logits: str) -> None:
-    """The label of each row, and the probabilities of classes where there are any."""
+    """Add the label of each row, and the probabilities of classes if there are any."""
     width = max(len(model.classes), 1)
     has_one = model.kind not in ("softmax_regression", "mlp")
     if not model.classes:

@@ -3,11 +3,12 @@
     with opacus.guard(client, budget, optimizer=optimizer, data_loader=loader, epochs=5):
         ...  # the loop as it is
 
-A loader with a sampler of `epsilond_client.samplers` is charged as that says, for the steps that the sampler has left.
+A loader with a sampler of `epsilond_client.samplers` is charged as the sampler draws, for the steps that the sampler
+has left.
 
-Refused rather than guessed are: any other loader that is not a Poisson sampler (`poisson_sampling=False` cuts a
-shuffled data set, which no theorem amplifies, and leaves the same history), optimizers whose noise is not that of one
-Gaussian per step (adaptive clipping) or is drawn in several processes, and steps of several accumulated batches.
+The following are refused: other loaders that are no Poisson samplers (`poisson_sampling=False` cuts a shuffled data set
+into batches, which no theorem amplifies, but leaves the same history), optimizers with other noise than one Gaussian
+per step (adaptive clipping) or with noise from several processes, and steps of several accumulated batches.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ _GUARDED = ("DPOptimizer", "DPPerLayerOptimizer")
 
 
 def source_of(engine: Any, data_loader: Any = None, *, batches: Batches | None = None) -> dict[str, Any]:
-    """The source of an import: the history of a `PrivacyEngine`, or of an accountant.
+    """Return the source of an import: the history of a `PrivacyEngine`, or of an accountant.
 
     Args:
         engine: A `PrivacyEngine`, or its `accountant`.
-        data_loader: The loader that `make_private` returned; tells whether its batches are Poisson samples.
-        batches: What the loader did, if it is not at hand or is not a Poisson sampler: ``shuffled`` if it cuts a
+        data_loader: The loader that `make_private` returned. It shows whether batches are Poisson samples.
+        batches: How the loader drew batches, if it is not at hand or is no Poisson sampler: ``shuffled`` if it cuts a
             shuffled data set into batches.
 
     Raises:
-        ValueError: neither says how batches were drawn, or they contradict each other.
+        ValueError: neither argument says how batches were drawn, or they contradict each other.
     """
     accountant = getattr(engine, "accountant", engine)
     state = accountant.state_dict()
@@ -71,9 +72,9 @@ def import_engine(
     """Return what an engine has spent: `epsilon` as an interval, Opacus' own number, and each reason why they differ.
 
     Args:
-        client: A client of the server that accounts it.
-        engine, data_loader, batches: As `source_of`.
-        delta: The delta at which it is accounted.
+        client: A client of the server that accounts the history.
+        engine, data_loader, batches: As in `source_of`.
+        delta: The delta at which the history is accounted.
         neighboring_relation: The relation; if left out, the service's default.
     """
     source = source_of(engine, data_loader, batches=batches)
@@ -81,7 +82,8 @@ def import_engine(
 
 
 def is_poisson(data_loader: Any) -> bool:
-    """Return whether a loader draws each record apart from all others, as the accounts of sampled steps suppose."""
+    """Return whether a loader draws each record independently of all others, as the accounts of sampled steps
+    assume."""
     sampler: Any = import_module("opacus.utils.uniform_sampler").UniformWithReplacementSampler
     return isinstance(getattr(data_loader, "batch_sampler", None), sampler)
 
@@ -94,18 +96,18 @@ def noise_multiplier(client: Client, budget: BudgetId, *, data_loader: Any, epoc
 
     Args:
         client: A client of the server that keeps the budget.
-        budget: Which one; its neighbouring relation counts.
+        budget: The budget; its neighbouring relation is used.
         data_loader: Your own loader, before `make_private`.
-        epochs: How many passes are planned.
+        epochs: The number of planned passes.
 
     Raises:
-        ValueError: the loader does not know its length, or there is no epoch.
+        ValueError: the loader does not know its length, or the number of epochs is not positive.
         InvalidRequest: no noise is enough.
     """
     try:
         batches = len(data_loader)
     except TypeError:
-        raise ValueError("this data_loader has no length, from which Opacus takes its sample rate") from None
+        raise ValueError("this data_loader has no length, which Opacus needs for its sample rate") from None
     if epochs < 1 or batches < 1:
         raise ValueError(f"there is no step in {epochs} epochs of {batches} batches")
     paid_by = client.budgets.get(budget)
@@ -137,21 +139,23 @@ def guard(
 ) -> Iterator[HeldReservation]:
     """Reserve the steps of a training, and count each one before its noise is drawn.
 
-    The loop stays as it is, also with virtual steps of a `BatchMemoryManager`, because only noise is counted. The step
-    beyond those that are reserved raises `StepsExhausted`, with its noise undrawn and the parameters as they were.
+    The loop needs no change, even with virtual steps of a `BatchMemoryManager`, because only noise is counted. The
+    first step beyond the reserved ones raises `StepsExhausted`: its noise is not drawn, and the parameters do not
+    change.
 
     Args:
         client: A client of the server that keeps the budget.
-        budget: What pays; its neighbouring relation is ``add_or_remove_one`` for what Opacus itself would report.
-        optimizer, data_loader: As `make_private` returned them.
-        epochs: How many passes are reserved, ``len(data_loader)`` steps each; or `steps`.
-        steps: How many steps are reserved; if neither is given, those that a sampler of `epsilond_client.samplers` has
-            left.
+        budget: The budget that pays. To get the numbers that Opacus itself would report, its neighbouring relation must
+            be ``add_or_remove_one``.
+        optimizer, data_loader: The objects that `make_private` returned.
+        epochs: The number of reserved passes, each of ``len(data_loader)`` steps; alternatively give `steps`.
+        steps: The number of reserved steps. If neither is given, a sampler of `epsilond_client.samplers` decides by its
+            remaining steps.
         purpose: Shown with every entry.
         options: `expires_in`, `charge_delta`, `idempotency_key`, as in `Client.guard`.
 
     Raises:
-        ValueError: the training would not do what it is charged for; the text says why.
+        ValueError: the training would differ from what is charged; the text says why.
         BudgetExceeded: the steps do not fit.
     """
     sampler: Any = getattr(data_loader, "batch_sampler", None)
@@ -206,7 +210,7 @@ def _check_optimizer(optimizer: Any) -> None:
 
 
 def _check_step(optimizer: Any, noise: float) -> None:
-    """Check that the coming step is the one that was reserved.
+    """Check that the next step is one of the reserved ones.
 
     Raises:
         ValueError: the step costs more than was reserved; its noise is not drawn.

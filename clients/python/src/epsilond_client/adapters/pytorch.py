@@ -35,12 +35,12 @@ def data_loader(
         dataset: A dataset with as many records as the sampler draws from.
         sampler: Draws the batches.
         collate_fn: Makes a batch from a list of records; PyTorch's own if it is left out. An empty batch is made from
-            what it makes of one record: tensors with the same shape behind the first axis, which has length 0.
-        options: Any other options of the loader. With `num_workers` batches are drawn ahead: give `state_dict` the
-            steps that were taken.
+            its batch of one record: the tensors keep their shape except for the first axis, which gets length 0.
+        options: Any other options of the loader. With `num_workers`, batches are drawn ahead, so pass the number of
+            taken steps to `state_dict`.
 
     Raises:
-        ValueError: an option that would draw batches in another way; the dataset has another number of records.
+        ValueError: an option would draw batches in another way, or the dataset has another number of records.
     """
     for name in options:
         if name in _REFUSED:
@@ -54,7 +54,7 @@ def data_loader(
 
 
 class _Collate:
-    """Makes batches, also one without records if none was drawn."""
+    """Makes batches, even without records if none was drawn."""
 
     def __init__(self, dataset: Any, collate_fn: Callable[[list[Any]], Any]) -> None:
         self._collate_fn = collate_fn

@@ -6,9 +6,9 @@
     classifier.fit(pixels, digits)      # uploads the rows, reserves, trains, and waits
     classifier.predict(others)          # here, without the service
 
-Bounds, classes and the number of rows are declared. If they were taken from the rows, they would be a release that
-nobody charges. **Each `fit` is charged**, so a search or a cross-validation over these estimators pays for every fit;
-sweeps of the service (`client.run_sweeps`) pay once.
+Bounds, classes and the number of rows must be declared. Taking them from the rows would be a release without a charge.
+**Each `fit` is charged**, so a search or a cross-validation over these estimators pays for every fit. Sweeps of the
+service (`client.run_sweeps`) pay once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     """The code that both estimators share: declarations in, a released model out."""
 
     def _fit(self, rows: Any, label: dict[str, Any], values: npt.NDArray[Any], default_model: str) -> Self:
-        """Upload, train, and load what was released."""
+        """Upload the rows, train, and load the released model."""
         for name in ("budget", "epsilon", "delta", "declared_size", "bounds"):
             if getattr(self, name) is None:
                 raise ValueError(
@@ -80,8 +80,8 @@ class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         """Predict each row, here and without the service.
 
         Raises:
-            NotFittedError: there was no `fit`.
-            ValueError: columns or cells are not those that were declared.
+            NotFittedError: `fit` was not called.
+            ValueError: columns or cells differ from the declaration.
         """
         check_is_fitted(self, "model_")
         return self.model_.predict(X)
@@ -116,7 +116,7 @@ class EpsilondClassifier(ClassifierMixin, _EpsilondEstimator):  # type: ignore[m
         model_: The released `epsilond_client.models.Model`, with its guarantee.
         classes_: The declared classes, sorted.
         run_id_, dataset_id_: Ids of the service. `client.datasets.delete(dataset_id_)` removes the rows.
-        n_features_in_, feature_names_in_: As everywhere in scikit-learn.
+        n_features_in_, feature_names_in_: The usual attributes of scikit-learn.
     """
 
     def __init__(
@@ -176,17 +176,17 @@ class EpsilondClassifier(ClassifierMixin, _EpsilondEstimator):  # type: ignore[m
         return np.asarray(self.classes_[codes])
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """The probability of each of `classes_`; shape (n, number of classes).
+        """Return the probability of each of `classes_`; shape (n, number of classes).
 
         Raises:
-            NotFittedError, ValueError: as `predict`.
+            NotFittedError, ValueError: as for `predict`.
             TypeError: `q_norm_hinge` has no probabilities.
         """
         check_is_fitted(self, "model_")
         return self.model_.predict_proba(X)
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
-        """The logits: shape (n,) of two classes with one logit, else (n, number of classes)."""
+        """Return the logits: shape (n,) for two classes with one logit, else (n, number of classes)."""
         check_is_fitted(self, "model_")
         return self.model_.decision_function(X)
 
@@ -196,11 +196,11 @@ class EpsilondRegressor(RegressorMixin, _EpsilondEstimator):  # type: ignore[mis
 
     Args:
         target_bounds: The smallest and the largest label, known without looking at rows.
-        model: The model of the run; least squares if it is left out. budget, epsilon, delta, declared_size, bounds,
-        training, name, url: As of `EpsilondClassifier`.
+        model: The model of the run; least squares if it is left out.
+        budget, epsilon, delta, declared_size, bounds, training, name, url: As in `EpsilondClassifier`.
 
     Attributes:
-        model_, run_id_, dataset_id_, n_features_in_, feature_names_in_: As of `EpsilondClassifier`.
+        model_, run_id_, dataset_id_, n_features_in_, feature_names_in_: As in `EpsilondClassifier`.
     """
 
     def __init__(
@@ -273,7 +273,8 @@ def _number(name: str, bounds: Any) -> dict[str, Any]:
 
 
 def _checked(column: Mapping[str, Any], cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The cells as they are uploaded; those that the service would refuse are refused here, by their rows."""
+    """Return the cells in the form in which they are uploaded. Cells that the service would refuse are refused here,
+    with their rows."""
     if column["type"] == "number":
         return numbers_in(column["name"], cells)
     for row, cell in enumerate(cells):
@@ -290,7 +291,7 @@ def _column(y: Any) -> npt.NDArray[Any]:
 
 
 def _unused(name: str, names: Iterable[str]) -> str:
-    """Return the name, with as many underscores as it takes to differ from the others."""
+    """Return the name, with underscores until it differs from the others."""
     taken = set(names)
     while name in taken:
         name += "_"
@@ -298,7 +299,8 @@ def _unused(name: str, names: Iterable[str]) -> str:
 
 
 def _archive(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """The columns as an NPZ archive, whatever their names are; `numpy.savez` takes them for its own arguments."""
+    """Return the columns as an NPZ archive. Any name is possible here, while `numpy.savez` would take some for its own
+    arguments."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for name, array in arrays.items():
