@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,15 +35,16 @@ def test_external_links_are_well_formed(page: Path) -> None:
         assert re.fullmatch(r"([\w-]+\.)+[a-z]{2,}", address.netloc), link
 
 
+@cache
+def names_of_modules() -> set[str]:
+    packages = ("accounting", "app", "calibrators", "docs", "tests", "trainer")
+    return {path.name for package in packages for path in (ROOT / package).rglob("*.py")}
+
+
 @every_page
 def test_mentioned_files_exist(page: Path) -> None:
-    names = {
-        path.name
-        for package in ("accounting", "app", "calibrators", "docs", "tests", "trainer")
-        for path in (ROOT / package).rglob("*.py")
-    }
     for name in MENTIONED_FILE.findall(page.read_text()):
-        assert (ROOT / name).exists() if "/" in name else name in names, name
+        assert (ROOT / name).exists() if "/" in name else name in names_of_modules(), name
 
 
 def test_every_page_is_reached_from_the_index() -> None:

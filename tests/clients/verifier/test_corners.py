@@ -44,9 +44,11 @@ def _sampled(s: mp.mpf, weights: Sequence[mp.mpf], name: str, epsilon: mp.mpf) -
     """Delta of sum p_h N(h) against N(0), or against sum p_h N(-h) in the direction both."""
     level = mp.exp(epsilon)
 
+    def seen(x: mp.mpf) -> mp.mpf:
+        return sum(p * mp.exp(h * (2 * x - h) / (2 * s * s)) for h, p in enumerate(weights))
+
     def ratio(x: mp.mpf) -> mp.mpf:
-        f = [sum(p * mp.exp(h * (2 * y - h) / (2 * s * s)) for h, p in enumerate(weights)) for y in (x, -x)]
-        return f[0] / f[1] if name == "both" else f[0]
+        return seen(x) / seen(-x) if name == "both" else seen(x)
 
     def mass(x: mp.mpf, way: int) -> mp.mpf:
         return sum(p * _cdf((way * h - x) / s) for h, p in enumerate(weights))
@@ -59,7 +61,8 @@ def _sampled(s: mp.mpf, weights: Sequence[mp.mpf], name: str, epsilon: mp.mpf) -
         low *= 2
     while ratio(high) <= wanted:
         high *= 2
-    for _ in range(300):
+    # As many as the digits have bits, and a few: what is left of the interval decides nothing.
+    for _ in range(220):
         middle = (low + high) / 2
         low, high = (middle, high) if ratio(middle) < wanted else (low, middle)
     if name == "add":
