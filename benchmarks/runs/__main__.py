@@ -1,4 +1,4 @@
-"""`python -m benchmarks.runs`: what a run costs beside its training, into benchmarks/results/runs.json.
+"""`python -m benchmarks.runs`: measure what a run costs beside its training, and write benchmarks/results/runs.json.
 
 ``--quick`` asks less, for work on the benchmark itself; it writes elsewhere, not to docs/measured.md.
 """

@@ -1,6 +1,6 @@
-"""One side in a process of its own: `python -m benchmarks.trainer.child SIDE MODEL BATCH_SIZE FOLDER`.
+"""`python -m benchmarks.trainer.child SIDE MODEL BATCH_SIZE FOLDER` runs one side in a process of its own.
 
-First it says what it is; then it takes commands (`benchmarks.trainer.pace`) from its standard input.
+First it describes itself; then it takes commands (`benchmarks.trainer.pace`) from its standard input.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ CORES = 2
 def main(side: str, model: str, batch_size: str, folder: str) -> None:
     """Serve one side until it is told to stop."""
     answers = sys.stdout
-    sys.stdout = sys.stderr  # whatever a library prints is no answer
-    warnings.simplefilter("ignore")  # Opacus warns about torch, torch about Opacus
+    sys.stdout = sys.stderr  # the output of a library is no answer
+    warnings.simplefilter("ignore")  # Opacus and torch warn about each other
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     train = prepare(side, Task(model, int(batch_size)))
     description = {"cores": len(os.sched_getaffinity(0)), "libraries_bytes": resident_bytes()}
@@ -33,7 +33,7 @@ def main(side: str, model: str, batch_size: str, folder: str) -> None:
 
 
 def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """Return what trains as the side does. A side has what it needs, and no more, in its memory."""
+    """Return a function that trains as the side does. Only the modules that the side needs are loaded."""
     module = {"ours": "trainer.ours", "ours_on_gpu": "gpu.ours", "cupy": "gpu.plain"}.get(side, "trainer.torch_sides")
     train: Callable[[Features, Labels, Pace], None] = import_module(f"benchmarks.{module}").prepare(side, task)
     return train

@@ -1,6 +1,7 @@
-"""A private DP-SGD step of ours, through `trainer.run` as the service calls it, but for float32.
+"""This module takes private DP-SGD steps of ours, through `trainer.run` as the service does, but in float32.
 
-Poisson batches, keys from the operating system, every guarantee of the loop: what is timed is one turn of it.
+Batches are Poisson, keys come from the operating system, and every guarantee of the loop holds. One turn of this loop
+is timed.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from trainer.losses import Softmax, Squared
 from trainer.models import LinearModel, Model, MultilayerPerceptron
 from trainer.run import RunCancelled, run
 
-#: More than anyone times; the run is cancelled before.
+#: More steps than are ever timed; the run is cancelled before the end.
 MANY_STEPS = 10**7
 
 
 def prepare(_side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
-    """Return the plan and the model; the answer trains on data, of any array library, until told to stop."""
+    """Prepare the plan and the model, and return a function that trains on data of any array library until told to
+    stop."""
     given, model = replace(plan(task), dtype="float32"), model_of(task)
 
     def train(features: Array, labels: Array, pace: Pace) -> None:
@@ -52,14 +54,14 @@ def prepare(_side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
 
 
 def plan(task: Task) -> Plan:
-    """Return DP-SGD with the noise, the bound and the batches that the other private sides have."""
+    """Return the plan of DP-SGD with the noise, the bound and the batches of the other private sides."""
     event = Event(Gaussian(NOISE_MULTIPLIER), Poisson(task.sampling_probability), count=MANY_STEPS)
     phase = Phase(event, Clip(MAX_GRAD_NORM), divisor=task.batch_size, step_size=STEP_SIZE)
     return Plan("dp_sgd", task.rows, NeighboringRelation.ADD_OR_REMOVE_ONE, (phase,))
 
 
 def model_of(task: Task) -> Model:
-    """Return the model that torch's sides have, too, and least squares."""
+    """Return the model of a task: the same as torch's, or least squares."""
     if task.model == "linear":
         return LinearModel(Squared(), task.features, fit_intercept=True)
     if task.model == "softmax":

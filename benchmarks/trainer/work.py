@@ -1,4 +1,5 @@
-"""What every side trains, on what: the sizes are those of MNIST, the values are public random numbers."""
+"""This module has the models and data of every side: the sizes are those of MNIST, and the values are public random
+numbers."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ ROWS = 60_000
 FEATURES = 784
 CLASSES = 10
 HIDDEN = 256
-#: Of the linear regression, which the GPU's benchmark alone has.
+#: The sizes of the linear regression, which only the GPU's benchmark has.
 LINEAR_ROWS, LINEAR_FEATURES = 10**6, 100
 MAX_GRAD_NORM = 1.0
 NOISE_MULTIPLIER = 1.0
-#: Small, so that no side's parameters run away in the thousands of steps that are timed.
+#: A small step size, so that no side's parameters diverge in the thousands of timed steps.
 STEP_SIZE = 0.01
 
-#: The sides, in the order of a round. Ours is next to the one that it has to keep up with.
+#: The sides, in the order of a round. Ours is next to the side with which it has to keep up.
 SIDES = ("torch", "ours", "ghost", "hooks")
 MODELS = ("softmax", "mlp")
 BATCH_SIZES = (256, 1024)
@@ -28,12 +29,12 @@ BATCH_SIZES = (256, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One training that all sides do.
+    """A training that all sides carry out.
 
     Attributes:
         model: "softmax" (784 inputs with an intercept, 10 classes), "mlp" (784-256-10, ReLU, biases) or "linear"
             (least squares on 100 inputs with an intercept, many rows).
-        batch_size: rows of a step; their expected number where batches are Poisson.
+        batch_size: The number of rows of a step; their expected number if batches are Poisson.
     """
 
     model: str
@@ -59,7 +60,7 @@ Labels = npt.NDArray[np.int64]
 
 
 def write_data(folder: Path, rows: int = ROWS, width: int = FEATURES) -> None:
-    """Features in [0, 1) and, for labels, what a random linear rule makes of them, as files that each side reads."""
+    """Write features in [0, 1), and labels that a random linear rule gives, to files that each side reads."""
     draw = np.random.default_rng(0)
     features = draw.random((rows, width), dtype=np.float32)
     rule = draw.standard_normal((width, CLASSES), dtype=np.float32)
