@@ -40,7 +40,7 @@ _TIMES = """() => {
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("screens", __doc__)
     started = time.perf_counter()
     figures = report.header("screens", "make bench-screens", is_quick, ("fastapi", "jinja2", "playwright"), ["app"])

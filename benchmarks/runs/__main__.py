@@ -19,7 +19,7 @@ DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "sqlalchemy")
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("runs", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {

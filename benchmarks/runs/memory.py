@@ -140,7 +140,7 @@ def memory_section(figures: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("memory", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = report.header(

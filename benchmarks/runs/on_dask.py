@@ -237,7 +237,7 @@ def sharing_section(figures: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("sharing", __doc__)
     started = time.perf_counter()
     sources = ["app", "trainer", "calibrators", "accounting"]

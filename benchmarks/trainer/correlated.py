@@ -36,7 +36,7 @@ Figures = Mapping[str, Any]
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("correlated", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {

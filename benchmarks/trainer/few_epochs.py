@@ -90,7 +90,7 @@ TRAININGS = (
 
 
 def main() -> None:
-    """Train, write, and say how it went."""
+    """Train, write the figures, and print which goals are met."""
     output, is_quick = report.asked("few_epochs", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {

@@ -58,7 +58,7 @@ Figures = Mapping[str, Any]
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("release", __doc__)
     rounds = 5 if is_quick else 61
     started = time.perf_counter()

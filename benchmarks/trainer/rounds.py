@@ -39,7 +39,7 @@ RATIOS: Ratios = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is asked.
+    """The amount of measuring in one run of the benchmark.
 
     Attributes:
         rounds: The number of rounds; every side is timed once in each of them.
