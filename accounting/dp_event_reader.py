@@ -158,7 +158,7 @@ class Reader:
     nodes: int = 0
 
     def read(self, event: Any, count: int, depth: int) -> Iterator[Event]:
-        """The events of ``count`` repetitions of ``event``, in order."""
+        """Return the events of ``count`` repetitions of ``event``, in order."""
         self.nodes += 1
         if depth > MAX_DEPTH or self.nodes > MAX_NODES:
             raise InvalidValue(f"the event holds more than {MAX_DEPTH} levels or {MAX_NODES} events")
@@ -201,7 +201,7 @@ class Reader:
             yield Event(Gaussian(self._noise(event)), cut, count)
 
     def _allocated(self, event: Any, count: int, depth: int) -> Iterator[Event]:
-        """``count`` allocations, each of this many steps."""
+        """Return ``count`` allocations, each with the given number of steps."""
         chosen = read_integer("num_selected", event.num_selected, 0, MAX_COUNT)
         steps = read_integer("num_steps", event.num_steps, 1, MAX_COUNT)
         batch = tuple(self._inside(("event",), event.event, 1, depth))
@@ -267,7 +267,7 @@ class Reader:
         return read_real("noise_multiplier", event.noise_multiplier, 0.0, math.inf) * self.units
 
     def _sampled(self, event: Any, sampling: Sampling | None, count: int, depth: int) -> Iterator[Event]:
-        """The steps of a mechanism on a sampled batch; ``sampling`` is None if the batch is always empty."""
+        """Return the steps of a mechanism on a sampled batch; ``sampling`` is None if the batch is always empty."""
         batch = tuple(self._inside(("event",), event.event, 1, depth))
         if sampling is None or not batch:
             return

@@ -60,7 +60,7 @@ class NoiseOver(StrEnum):
     """The reading of its Renyi accountant: the sensitivity is 2 C under replace_one, else C."""
 
     def units(self, relation: NeighboringRelation) -> float:
-        """Return the unit in contribution bounds."""
+        """Return the unit of the noise multiplier, in contribution bounds."""
         return relation.sensitivity if self is NoiseOver.SENSITIVITY else 1.0
 
 

@@ -1,4 +1,5 @@
-"""What a benchmark leaves behind: one JSON file with both sides' figures, versions, commit, date and machine."""
+"""This module writes the result of a benchmark: one JSON file with both sides' figures, versions, commit, date and
+machine."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ FOLDER = Path(__file__).with_name("results")
 
 
 def asked(name: str, description: str | None) -> tuple[Path, bool]:
-    """Return what the command line asks of a benchmark: where its figures go, and whether little is enough."""
+    """Return what the command line says: where the figures go, and whether the benchmark is quick."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
     parser.add_argument("--output", type=Path, default=None)
@@ -31,13 +32,13 @@ def asked(name: str, description: str | None) -> tuple[Path, bool]:
 
 
 def write(path: Path, figures: Mapping[str, Any]) -> None:
-    """Write ``figures`` to ``path``, infinities and NaN as strings: JSON has no word for them."""
+    """Write ``figures`` to ``path``. Infinities and NaN become strings, since JSON does not have them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plain(figures), indent=1, allow_nan=False) + "\n")
 
 
 def conclude(path: Path, figures: Mapping[str, Any], goals: Sequence[Mapping[str, Any]], seconds: float) -> None:
-    """Write ``figures`` with their goals and how long it took, and say of each goal whether it is met."""
+    """Write ``figures`` with their goals and the time that they took, and print whether each goal is met."""
     write(path, {**figures, "goals": goals, "seconds": round(seconds)})
     for goal in goals:
         sys.stdout.write(
@@ -52,7 +53,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as JSON can write it.
+    """Return ``value`` in a form that JSON can write.
 
     >>> plain({"a": (1, float("inf"))})
     {'a': [1, 'inf']}
@@ -71,30 +72,30 @@ def plain(value: Any) -> Any:
 def header(
     name: str, command: str, is_quick: bool, distributions: Iterable[str], sources: Iterable[str]
 ) -> dict[str, Any]:
-    """Return what the figures of a benchmark begin with.
+    """Return the first members of a benchmark's figures.
 
     Args:
-        name: of the benchmark.
-        command: which makes them.
-        is_quick: whether little was asked.
-        distributions, sources: as `provenance` has them.
+        name: The name of the benchmark.
+        command: The command that makes the figures.
+        is_quick: Whether the benchmark was quick.
+        distributions, sources: The same as for `provenance`.
     """
     return {
         "benchmark": name,
         "command": command,
         "quick": is_quick,
-        # Of whatever else runs here: it takes cores and caches from what is measured.
+        # The load of everything that runs here, which takes cores and caches from the benchmark.
         "load_average_before": os.getloadavg()[0],
         **provenance(distributions, sources),
     }
 
 
 def provenance(distributions: Iterable[str], sources: Iterable[str]) -> dict[str, Any]:
-    """Return where figures come from: when, which code, which versions, which machine.
+    """Return the provenance of figures: time, code, versions and machine.
 
     Args:
-        distributions: installed packages whose versions matter.
-        sources: folders of ours that were measured; a hash names their exact content even between two commits.
+        distributions: The installed packages whose versions matter.
+        sources: The folders of ours that were measured. A hash names their exact content, even between two commits.
     """
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -121,7 +122,7 @@ def _hash_of(folders: Iterable[str]) -> str:
 
 
 def _cpu() -> str:
-    """Return the processor's name as Linux states it, elsewhere what Python knows."""
+    """Return the processor's name from Linux, or from Python on other systems."""
     description = Path("/proc/cpuinfo")
     if description.exists():
         for line in description.read_text().splitlines():
@@ -131,7 +132,7 @@ def _cpu() -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a Markdown table; a bar in a cell would end it, so that it is written as another character.
+    """Return the lines of a Markdown table. A bar in a cell would end the cell, so another character replaces it.
 
     >>> list(markdown_table(["a", "b"], [["1", "|2|"]]))
     ['| a | b |', '|---|---|', '| 1 | \u22232\u2223 |']
@@ -143,7 +144,8 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iter
 
 
 def goals_table(goals: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The lines of a Markdown table of goals: what, asked, measured, and whether it is met."""
+    """Return the lines of a Markdown table of goals: the quantity, the goal, the measured figure, and whether the goal
+    is met."""
     yield from markdown_table(
         ["goal", "asked", "measured", ""],
         [[row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"] for row in goals],
@@ -151,7 +153,7 @@ def goals_table(goals: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def commit_of(figures: Mapping[str, Any]) -> str:
-    """Return the commit that figures are of, in words.
+    """Return the commit of the figures, in words.
 
     >>> commit_of({"commit": "0123456789abcdef", "uncommitted_changes": True})
     'commit 0123456789 with uncommitted changes'

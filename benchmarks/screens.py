@@ -1,8 +1,8 @@
-"""`python -m benchmarks.screens`: the dashboard's screens in Chromium, beside a plain file of the same server.
+"""`python -m benchmarks.screens`: compare the dashboard's screens in Chromium with a plain file of the same server.
 
-A first visit is that of a server that has just loaded its numerics, in a browser without a cache; a next one finds both
-warm. Charts come in when a screen is there, and are not waited for. What the server does is counted in CPU time, which
-says the same on a busy machine; what the browser sees is told beside what it sees of a plain file in the same minute.
+On a first visit the server has just loaded its numerics and the browser has no cache; on a next visit both are warm.
+Charts load after the screen and are not waited for. The server's work is measured in CPU time, which is the same on a
+busy machine. The browser's times are reported beside those of a plain file in the same minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.http_servers import HOST, Server, migrated, service
 
-#: What is open to whoever has no key yet.
+#: The paths that are open without a key.
 SCREENS = {
     "calibrate": "/",
     "events": "/dashboard/calibrate/events",
@@ -30,7 +30,7 @@ SCREENS = {
 }
 FIRST, PLAIN = "calibrate", "a plain file"
 WARM_MS, COLD_MS = 100.0, 1000.0
-#: The numerics are there when a process of theirs has used no CPU time for a while.
+#: The longest wait for the numerics, and the time without CPU use after which they count as loaded.
 _PATIENCE_S, _QUIET_S = 120.0, 3.0
 _TIMES = """() => {
   const seen = performance.getEntriesByType("navigation")[0];
@@ -40,7 +40,7 @@ _TIMES = """() => {
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("screens", __doc__)
     started = time.perf_counter()
     figures = report.header("screens", "make bench-screens", is_quick, ("fastapi", "jinja2", "playwright"), ["app"])
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def measure(url: str, folder: Path, visits: int) -> list[dict[str, Any]]:
-    """Visit each screen once on a server that has just started, and then so many times."""
+    """Visit each screen once on a server that has just started, and then the given number of times."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 -- a driver of browsers, which tests need alone
 
     rows = []
@@ -61,7 +61,7 @@ def measure(url: str, folder: Path, visits: int) -> list[dict[str, Any]]:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), chromium_sandbox=False)
         for name, path in SCREENS.items():
             page = browser.new_page()
-            # Charts are asked for by the script, when the screen is there; their sweeps would be counted with it.
+            # The script requests charts after the screen is loaded; their sweeps would be counted with the screen.
             page.route("**/htmx.min.js", lambda route: route.abort())
             seen = [_visit(server, page, path) for _ in range(visits + 1)]
             warm = {key: statistics.median(each[key] for each in seen[1:]) for key in seen[0]}

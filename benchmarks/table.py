@@ -1,4 +1,4 @@
-"""Writes docs/measured.md from the committed results: `python -m benchmarks.table`. A test compares them."""
+"""`python -m benchmarks.table` writes docs/measured.md from the committed results. A test compares them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Every goal that we set ourselves, what was asked, and what was measured: a goal 
 names its command, its date, its commit and its machine, and its whole figures are in `benchmarks/results`.
 """
 
-#: One entry a benchmark: its heading, and how its committed figures become text.
+#: One entry for each benchmark: its heading, and the function that turns its committed figures into text.
 SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]] = {
     "accounting": ("The accounting engine", accounting_section),
     "factorisations": ("Banded matrices", factorisations_section),

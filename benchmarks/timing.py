@@ -1,7 +1,8 @@
-"""Two contenders timed in turns: on a shared machine only a ratio measured in one run means something.
+"""This module times two contenders in turns: on a shared machine, only a ratio that is measured in one run is
+meaningful.
 
-Every round calls ours, the other, and ours again, so that a slow moment of the machine falls on both; the figure is the
-median over the rounds of the round's ratio. No two timed calls have the same arguments, so that no cache can answer.
+Every round calls ours, the other, and ours again, so that a slow moment of the machine affects both. The figure is the
+median of the rounds' ratios. No two timed calls have the same arguments, so that no cache can answer.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Relative change from one timed call to the next: far below what anyone can see in an answer.
+#: The relative change from one timed call to the next, which is too small to be visible in an answer.
 PERTURBATION = 1e-9
-#: A call below this many seconds is a warm-up when it comes first; above it, warming up is not what costs.
+#: A first call that takes less than this many seconds is a warm-up. In longer calls the warm-up hardly matters.
 WARM_UP = 1.0
 
 
@@ -34,15 +35,15 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How long two contenders took, measured in turns.
+    """The times of two contenders, measured in turns.
 
     Attributes:
-        first_milliseconds: Median time of the first.
-        second_milliseconds: Median time of the second.
-        ratio: Median over the rounds of the second's time over the first's.
-        smallest_ratio: Of all rounds.
-        largest_ratio: Of all rounds.
-        rounds: How many.
+        first_milliseconds: The median time of the first.
+        second_milliseconds: The median time of the second.
+        ratio: The median over the rounds of the second's time divided by the first's.
+        smallest_ratio: The smallest ratio of all rounds.
+        largest_ratio: The largest ratio of all rounds.
+        rounds: The number of rounds.
     """
 
     first_milliseconds: float
@@ -55,13 +56,13 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much measuring a comparison gets.
+    """The effort of a comparison: its rounds and its time.
 
     Attributes:
-        rounds_at_least: Even where they take long.
-        rounds_at_most: Even where they take no time.
-        seconds: When to stop between the two.
-        limit: Seconds after which one call is interrupted and counts as no answer.
+        rounds_at_least: The least number of rounds, even if they take long.
+        rounds_at_most: The largest number of rounds, even if they take no time.
+        seconds: The time after which to stop between the two numbers of rounds.
+        limit: The time in seconds after which one call is interrupted and counts as no answer.
     """
 
     rounds_at_least: int
@@ -71,7 +72,7 @@ class Effort:
 
 
 def perturbed(value: float, index: int) -> float:
-    """Return ``value`` for the call number ``index``; the call 0 gets it as it is.
+    """Return ``value`` for call number ``index``, changed a little except for call 0.
 
     >>> perturbed(2.0, 0)
     2.0
@@ -81,7 +82,8 @@ def perturbed(value: float, index: int) -> float:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Interrupt the body with `TookTooLong`; in the main thread alone, between two bytecodes."""
+    """Interrupt the body with `TookTooLong` after the given time. This works only in the main thread, between two
+    bytecodes."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise TookTooLong(f"no answer within {seconds:g} s")
@@ -96,7 +98,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def seconds_of(call: Callable[[int], object], index: int) -> float:
-    """Return how long ``call(index)`` takes."""
+    """Return the seconds that ``call(index)`` takes."""
     start = time.perf_counter()
     call(index)
     return time.perf_counter() - start
@@ -112,14 +114,14 @@ def in_turns(
     """Return the answer of ``second(0)`` and the comparison of the two.
 
     Args:
-        first: the contender in the denominator; its argument numbers the calls (see `perturbed`).
-        second: the contender in the numerator.
-        effort: rounds, time and limit.
-        calls_of_first: before and again after each call of ``second``.
+        first: The contender in the denominator; its argument numbers the calls (see `perturbed`).
+        second: The contender in the numerator.
+        effort: The rounds, the time and the limit.
+        calls_of_first: The number of calls of ``first`` before each call of ``second``, and again after it.
 
     Raises:
         NoAnswer: If ``second`` raised, or took longer than the limit.
-        Exception: Whatever ``first`` raises.
+        Exception: If ``first`` raises; the exception is the one that it raises.
     """
     numbers = itertools.count(1)
     answer: T
@@ -151,7 +153,7 @@ def _answer(call: Callable[[int], T], index: int, limit: float) -> tuple[T, floa
 
 
 def compare(rounds: list[tuple[float, float]]) -> Comparison:
-    """Return the comparison of (first, second) seconds, one pair a round.
+    """Return the comparison from pairs (first, second) of seconds, one pair for each round.
 
     >>> compare([(0.1, 0.2), (0.2, 0.2), (0.1, 0.4)]).ratio
     2.0

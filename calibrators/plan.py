@@ -111,7 +111,8 @@ class BoundedSteps(ABC):
         if isinstance(self.step_size, Sequence):
             if len(self.step_size) != self.steps or self.steps > MAX_SCHEDULE:
                 raise InvalidValue(
-                    f"a schedule has one step size for each of at most {MAX_SCHEDULE} steps", pointer=("step_size",)
+                    f"a schedule must have one step size for each of at most {MAX_SCHEDULE} steps",
+                    pointer=("step_size",),
                 )
             object.__setattr__(self, "step_size", tuple(_step_size(value) for value in self.step_size))
         elif self.step_size is not None:
@@ -308,7 +309,7 @@ class Plan:
         if self.dtype not in DTYPES:
             raise InvalidValue(f"dtype must be {one_of(DTYPES)}, got {self.dtype!r}", pointer=("dtype",))
         if isinstance(self.release, WeightedAverage) and len(self.release.weights) != self.iterations:
-            raise InvalidValue("a weighted average has one weight for each step", pointer=("release", "weights"))
+            raise InvalidValue("a weighted average must have one weight for each step", pointer=("release", "weights"))
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -21,7 +21,8 @@ WARNING = (
 
 
 def calibrate_stages(algorithm: Algorithm, spec: Spec, hyperparameters: Iterable[Provenance] = ()) -> Calibration:
-    """Solve for the noise multiplier, of which every stage has its own multiple, or for epsilon or delta.
+    """Solve for the noise multiplier, or for epsilon or delta. Every stage has its own multiple of the noise
+    multiplier.
 
     More noise in all stages together means less privacy loss, so the least noise is found by bisection.
 

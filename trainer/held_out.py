@@ -199,7 +199,8 @@ def sums_in_grains(
 def _entries(
     layout: Layout, model: Model, parameters: Parameters, rows: FloatArray, labels: FloatArray
 ) -> list[_Entries]:
-    """Return what rows add, cell by cell: each row has one entry in each element."""
+    """Return a list of pairs of cells and amounts. In each pair, every row has one cell and the amount that it adds
+    there."""
     predicted = model.predict(parameters, rows)
     if not layout.num_classes:
         return _entries_of_numbers(layout, predicted.astype(np.float64), labels)

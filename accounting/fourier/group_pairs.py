@@ -47,7 +47,8 @@ class GroupPair(GaussianPair):
         return [math.exp(log_weight) for log_weight in self.log_weights], self.log_weights
 
     def largest_tilt(self, count: int, epsilon: float, level: float) -> float:
-        """Bound the tilt by each number of hits alone, as for one record."""
+        """Return the least of the bounds on the tilt that the single numbers of hits give, each computed as for one
+        record."""
         halves = 0.5 * (self._places[1:] / self.noise) ** 2
         pairs = zip(self.log_weights[1:], halves.tolist(), strict=True)
         return min(steepest_tilt(log_weight, half, count, epsilon, level) for log_weight, half in pairs)

@@ -58,7 +58,7 @@ class Band:
 
     Attributes:
         low, high: Its beginning and its end, in units of x; -inf and inf for no end.
-        width: w > 0.
+        width: The width w, > 0.
     """
 
     low: float

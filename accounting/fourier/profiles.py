@@ -117,7 +117,8 @@ class DirectedProfiles:
     composition: DirectedComposition
 
     def near(self, epsilon: float, log_scale: float, table: TiltTable | None = None) -> Iterator[tuple[Profile, str]]:
-        """Profiles with the names of their methods, in the order of the rule; each is made when it is asked for.
+        """Yield profiles with the names of their methods, in the order of the rule. Each profile is made when it is
+        asked for.
 
         Args:
             log_scale: The logarithm of a delta that is not far above the wanted one; parts below 1e-10 of it are left

@@ -71,7 +71,7 @@ class OpacusHistory:
         for index, entry in enumerate(history):
             if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 3:
                 raise InvalidValue(
-                    "an entry of history is [noise multiplier, sample rate, steps]", pointer=("history", index)
+                    "an entry of history must be [noise multiplier, sample rate, steps]", pointer=("history", index)
                 )
             try:
                 noise = Gaussian(read_real("noise_multiplier", entry[0], 0.0, math.inf)).noise_multiplier

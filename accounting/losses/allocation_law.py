@@ -97,7 +97,7 @@ def spread_law(noise_multiplier: float, bins: int, points: int = SPREAD_POINTS) 
 
     Args:
         noise_multiplier: The noise multiplier s, from 0.05.
-        bins: t >= 1.
+        bins: The number t of steps, at least 1.
         points: The approximate number of points.
 
     Guarantees: above_in_convex_order.

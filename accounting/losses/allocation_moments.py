@@ -40,7 +40,7 @@ def allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array
 
     Args:
         noise_multiplier: The noise multiplier s, from 0.05; mu = 1/s.
-        bins: t >= 2.
+        bins: The number t of steps, at least 2.
 
     Guarantees: moment_is_an_upper_bound; remove_is_exact_at_integer_orders.
     """

@@ -1,8 +1,8 @@
-r"""The generalised Gaussian mechanism: noise of density proportional to exp(-|z|_r^2 / (2 sigma^2)), accounted by Renyi
-divergence.
+r"""The generalised Gaussian mechanism adds noise of density proportional to exp(-|z|_r^2 / (2 sigma^2)). It is
+accounted by Renyi divergence.
 
-Contributions are bounded in l_q, the dual of the norm l_p of the parameters, 1/p + 1/q = 1. The noise is of the smooth
-norm l_r that stands for l_q with the regularity constants (r - 1, kappa): see `regularity`. With sums at l_q distance
+Contributions are bounded in l_q, the dual of the norm l_p of the parameters, 1/p + 1/q = 1. The noise has the smooth
+norm l_r, which replaces l_q with the regularity constants (r - 1, kappa): see `regularity`. With sums at l_q distance
 D, the Renyi divergence of every order a > 1 is at most a kappa D^2 / (2 sigma^2).
 
 Proof. Let m be the distance, y = z - m = (1 - 1/a) z + (1/a) (z - a m). Smoothness of the squared norm at y, averaged:
@@ -10,7 +10,7 @@ Proof. Let m be the distance, y = z - m = (1 - 1/a) z + (1/a) (z - a m). Smoothn
     (1 - 1/a) |z|^2 + (1/a) |z - a m|^2 - |y|^2 <= (r - 1) (1/a) (1 - 1/a) |a m|^2.
 
 Times a: -a |z - m|^2 + (a - 1) |z|^2 <= -|z - a m|^2 + (r - 1) a (a - 1) |m|^2. Integrated over z, with |m|_r^2 <=
-kappa / (r - 1) D^2, this is the line. Bassily, Guzman & Nandi 2021 expand at z and have a^2 / (a - 1) for a.
+kappa / (r - 1) D^2, this gives the bound. Bassily, Guzman & Nandi 2021 expand at z and get a^2 / (a - 1) in place of a.
 
 Only moments are bounded: no single dominating pair of distributions is known. For p = 2 the noise is the Gaussian's.
 """

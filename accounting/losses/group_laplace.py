@@ -51,7 +51,7 @@ class GroupLaplaceLoss(AtomicLoss):
     Attributes:
         epsilon: 1 over the noise multiplier: the largest loss of one record without sampling.
         sampling_probability: The sampling probability q, below 1.
-        group_size: k >= 2.
+        group_size: The size k of the group, at least 2.
         replaced: Whether the group is replaced by another one.
         upward: Whether the pair dominates; otherwise it is attained.
 

@@ -42,7 +42,7 @@ def group_poisson_loss(
     Args:
         noise_multiplier: The noise multiplier s, over one record's contribution bound.
         sampling_probability: The sampling probability q, below 1.
-        group_size: k >= 2.
+        group_size: The size k of the group, at least 2.
         replaced: Whether the group is replaced by another one.
     """
     hits = min(group_size, MOST_HITS)

@@ -64,7 +64,8 @@ class VisibleMixtureLoss(PrivacyLoss):
         return len(self.losses) > _MOST_ON_LATTICE or any(loss.slow_on_lattice for loss in self.losses)
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return log of the weighted sum, from differences to 1 if the moments are small; rounded up."""
+        """Return the logarithm of the weighted sum, rounded up. If the moments are small, their differences from 1 are
+        summed."""
         return self._weighted(np.array([loss.log_moment(tilts) for loss in self.losses])) * (1.0 + _ALLOWANCE)
 
     def least_log_moment(self, tilts: Array) -> Array:

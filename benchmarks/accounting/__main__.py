@@ -30,7 +30,7 @@ ONE_ROUND = Effort(rounds_at_least=1, rounds_at_most=1, limit=10.0)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is asked."""
+    """The amount of measuring in one run of the benchmark."""
 
     effort: Effort
     calibration_effort: Effort
@@ -97,7 +97,7 @@ def calibrated(target: cases.Target) -> cases.Training:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("accounting", __doc__)
     be_quiet()
     started = time.perf_counter()

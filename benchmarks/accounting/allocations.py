@@ -172,7 +172,7 @@ def _ends(interval: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, _ = report.asked("allocations", __doc__)
     started = time.perf_counter()
     rows = measured()

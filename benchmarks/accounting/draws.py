@@ -176,7 +176,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--specs", type=int, default=SPECS)
     parser.add_argument("--output", type=Path, default=report.FOLDER / "draws.json")

@@ -200,7 +200,7 @@ def factorisations_section(figures: Figures) -> list[str]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("factorisations", __doc__)
     logging.disable(logging.WARNING)  # there are thousands, about orders that do not converge
     started = time.perf_counter()

@@ -238,7 +238,7 @@ def filter_section(figures: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, _ = report.asked("filter", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {

@@ -252,7 +252,7 @@ def widths_section(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, _ = report.asked("widths", __doc__)
     started = time.perf_counter()
     known = report.read("widths") if (report.FOLDER / "widths.json").exists() else None

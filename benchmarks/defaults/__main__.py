@@ -24,7 +24,7 @@ SOURCES = ("trainer", "calibrators", "accounting")
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     names, epsilons = asked(__doc__, SETS)
     started = time.perf_counter()
     header = report.header("defaults", "make bench-defaults", False, DISTRIBUTIONS, SOURCES)

@@ -19,7 +19,7 @@ DISTRIBUTIONS = ("fastapi", "starlette", "uvicorn", "h11", "pydantic", "numpy", 
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("http", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {

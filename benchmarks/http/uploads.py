@@ -185,7 +185,7 @@ def _medians(each: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("uploads", __doc__)
     started = time.perf_counter()
     figures = report.header("uploads", "make bench-http", is_quick, DISTRIBUTIONS, ["app"])

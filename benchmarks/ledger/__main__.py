@@ -27,7 +27,7 @@ DISTRIBUTIONS = ("fastapi", "starlette", "uvicorn", "pydantic", "sqlalchemy", "p
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is asked.
+    """The amount of measuring in one run of the benchmark.
 
     Attributes:
         rounds: The number of rounds; everything that is compared is measured once in each of them.
@@ -87,7 +87,7 @@ def measurements(scale: Scale, server: PostgreSql, folder: Path) -> Mapping[str,
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("ledger", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {

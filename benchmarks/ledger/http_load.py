@@ -11,7 +11,7 @@ from benchmarks.ledger import work
 
 
 def bare_turn(path: str) -> Turn:
-    """Send one request to a bare endpoint."""
+    """Return a turn that sends one request to a bare endpoint."""
 
     async def turn(connection: Connection, draw: random.Random, key: str) -> int:
         body = json.dumps({"purpose": "bench", "count": draw.randint(1, work.COUNTS)}).encode()
@@ -22,7 +22,7 @@ def bare_turn(path: str) -> Turn:
 
 
 def ledger_turn(budget_ids: Sequence[str]) -> Turn:
-    """Reserve in a random budget and commit: two requests."""
+    """Return a turn that reserves in a random budget and commits: two requests."""
 
     async def turn(connection: Connection, draw: random.Random, key: str) -> int:
         events = [work.event_json(draw.randint(1, work.COUNTS))]

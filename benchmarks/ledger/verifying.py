@@ -116,7 +116,7 @@ def _prove(context: Context, ids: list[str]) -> None:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="ten thousand entries; not for the committed file")
     parser.add_argument("--engine", choices=["sqlite", "postgresql"], action="append", help="absent: both")

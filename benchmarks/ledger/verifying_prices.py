@@ -54,7 +54,7 @@ def _with_prices(context: Context) -> Verdict:
 
 
 def main() -> None:
-    """Fill, measure, and say how it went."""
+    """Fill the ledger, measure, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="ten thousand entries, with a hundred prices")
     parser.add_argument("--entries", type=int, default=None)

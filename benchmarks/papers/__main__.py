@@ -61,7 +61,7 @@ def kept(path: Path) -> Mapping[str, Any]:
 
 
 def main() -> None:
-    """Run, write, and say what was found."""
+    """Run the reproductions, write their figures, and print the findings."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=NAMES, help="run this one alone")
     parser.add_argument("--quick", action="store_true", help="ask less; write papers.quick.json and no page")

@@ -145,8 +145,8 @@ def _of_roots() -> Iterator[str]:
 
 
 def _of_closed_forms() -> Iterator[str]:
-    """Return the values of Fichtenberger, Henzinger & Upadhyay 2023 for one participation, and those that are often
-    quoted."""
+    """Yield a sentence about the closed forms of Fichtenberger, Henzinger & Upadhyay 2023 for one participation, and
+    about what is often quoted from them."""
     steps = 1000
     root = square_root(steps)
     norm = float(np.linalg.norm(root))

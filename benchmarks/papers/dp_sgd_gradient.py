@@ -1,7 +1,9 @@
-"""Wang, Lei, Ying & Zhang 2022, Algorithm 2: optimisation error under its bounds, its slopes, and Lemma 13's region.
+"""This reproduction runs Algorithm 2 of Wang, Lei, Ying & Zhang 2022: optimisation error and bounds, slopes, and Lemma
+13's region.
 
-The q-norm hinge with q = 1.5 on made-up records in the unit ball, one record a step, n steps, neighbours that replace
-one record: the paper's own setting, with alpha = 1/2, where it claims linear gradient complexity.
+The loss is the q-norm hinge with q = 1.5, on synthetic records in the unit ball. There are n steps of one record each,
+and neighbours replace one record. This is the paper's own setting with alpha = 1/2, where it claims linear gradient
+complexity.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The points of a run, for loss functions of ours: a run itself releases one of them and no more."""
+"""This module records the points of a run, through loss functions of ours: a run itself releases only one point."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass
 class Path:
-    """A gradient function for `PerRecordModel` that remembers at which points it was asked.
+    """A gradient function for `PerRecordModel` that remembers the points at which it was called.
 
     Attributes:
-        gradient: From a point (d,), features (r, p) and labels (r,) to gradients (r, d).
-        points: The points that the steps started from, in order.
+        gradient: A function from a point (d,), features (r, p) and labels (r,) to gradients (r, d).
+        points: The points from which the steps started, in order.
     """
 
     gradient: Callable[[Vector, Vector, Vector], Vector]

@@ -1,4 +1,4 @@
-"""What a reproduction leaves behind, and the few things that most of them do."""
+"""This module has the record of a reproduction, and functions that most reproductions use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Cell = float | int | str | bool | None
 
 
 class Lines(TypedDict):
-    """Curves over the same points; None where a curve has no point."""
+    """Several curves over the same points; a value is None where a curve has no point."""
 
     kind: Literal["lines"]
     title: str
@@ -27,7 +27,7 @@ class Lines(TypedDict):
 
 
 class HeatMap(TypedDict):
-    """``values[j][i]`` at ``x[i]`` and ``y[j]``."""
+    """A heat map with ``values[j][i]`` at ``x[i]`` and ``y[j]``."""
 
     kind: Literal["heat_map"]
     title: str
@@ -42,13 +42,13 @@ Plot = Lines | HeatMap
 
 
 class Reproduction(TypedDict):
-    """Plain JSON.
+    """The record of a reproduction, which is plain JSON.
 
     Attributes:
-        inputs: What was fixed: sizes, target, constants of the problem.
+        inputs: The fixed inputs: sizes, target, constants of the problem.
         rows: A table, one mapping from column to cell for each row, all with the same columns.
-        sentences: What was found, the bad included; each is true of the rows.
-        plots: To be drawn.
+        sentences: The findings, bad ones included. Each sentence is true of the rows.
+        plots: The plots to draw.
     """
 
     inputs: Mapping[str, Cell]
@@ -58,21 +58,22 @@ class Reproduction(TypedDict):
 
 
 class Module(Protocol):
-    """What a module of this folder offers."""
+    """The interface of a module of this folder."""
 
     NAME: str
     TITLE: str
 
     def reproduce(self, quick: bool) -> Mapping[str, Any]:
-        """Train and measure; ``quick`` for work on the reproduction itself, with figures that are not committed."""
+        """Train and measure. With ``quick``, which is for work on the reproduction itself, the figures are not
+        committed."""
         ...
 
 
 def only_phase(plan: Plan) -> Phase:
-    """Return the one phase of equal gradient steps that the plan is.
+    """Return the only phase of a plan of equal gradient steps.
 
     Raises:
-        ValueError: If the plan is something else.
+        ValueError: If the plan is of another kind.
     """
     [phase] = plan.phases
     if not isinstance(phase, Phase):

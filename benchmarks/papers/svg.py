@@ -1,4 +1,4 @@
-"""Plots as SVG, the same bytes for the same figures: curves and heat maps, nothing else."""
+"""This module draws curves and heat maps as SVG. Equal figures give equal bytes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from benchmarks.papers.reproduction import HeatMap, Lines, Plot
 
 _WIDTH, _HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 40, 56
-#: Okabe and Ito's colours, which people with colour vision deficiency tell apart.
+#: Okabe and Ito's colours, which people with colour vision deficiency can tell apart.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
-#: From low to high, light enough at one end and dark at the other to be read in print.
+#: The colours from low to high. One end is light and the other dark, so that they can be read in print.
 _HEAT = ((253, 231, 37), (94, 201, 98), (33, 145, 140), (59, 82, 139), (68, 1, 84))
 
 
@@ -38,7 +38,7 @@ def draw(plot: Plot) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """From numbers to positions."""
+    """An axis, which maps numbers to positions."""
 
     lower: float
     upper: float
@@ -99,7 +99,7 @@ def _lines(plot: Lines) -> Iterator[str]:
 
 
 def _legend_width(plot: Lines) -> int:
-    """Room for the longest name beside the plot, at seven units a letter."""
+    """Return the width for the longest name beside the plot, at seven units for each letter."""
     return 30 + 7 * max(len(name) for name in plot["series"])
 
 
@@ -158,5 +158,5 @@ def _number(value: float) -> str:
 
 
 def _short(value: float) -> str:
-    """Return three digits, or all of a whole number."""
+    """Return a number with three digits, or with all digits if it is whole."""
     return _number(value) if value == round(value) else f"{value:.3g}"

@@ -31,7 +31,7 @@ DIMENSION, SIZE, EPSILON = 50, 50_000, 1.0
 SIZES = (10_000, 20_000, 50_000, 100_000, 200_000)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 DIMENSIONS = (10, 30, 100, 200)
-#: No rows are drawn for these: the bound alone.
+#: The sizes for which only the bound is computed and no rows are drawn.
 LARGE_SIZES = tuple(10**k for k in range(4, 10))
 
 Vector = npt.NDArray[np.float64]
@@ -92,7 +92,7 @@ def _approximate(epsilon: float) -> ApproximateDpTarget:
 
 
 def _best_point(dimension: int) -> Vector:
-    """Return x*, a vertex of no face that the first steps could guess: three entries of l1 norm 1."""
+    """Return x*, which has l1 norm 1 and three nonzero entries, so that the first steps cannot guess it."""
     point = np.zeros(dimension)
     point[:3] = (0.5, -0.3, 0.2)
     return point

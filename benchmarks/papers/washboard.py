@@ -1,9 +1,9 @@
-"""A loss without convexity all of whose constants are known: a tilted washboard in d dimensions.
+"""This module has a nonconvex loss whose constants are all known: a tilted washboard in d dimensions.
 
     f_i(x) = sum_j h(x_j - 2) - <b_i, x>,   h(t) = t^2 / 2 + A cos(3 t) / 9
 
 h'' = 1 - A cos(3 t) lies in [1 - A, 1 + A], so f is smooth with L_0 = 1 + A (and L_1 = 0) and for A > 1 not convex. A
-record's gradient deviates from the mean's by |b_i - b|: tau_0 = max_i |b_i - b|, tau_1 = 0, on all of R^d.
+record's gradient deviates from the mean gradient by |b_i - b|: tau_0 = max_i |b_i - b|, tau_1 = 0, on all of R^d.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Washboard:
     """The problem of n records.
 
     Attributes:
-        tilts: b_i, shape (n, d), of mean 0.
+        tilts: The tilts b_i of the records, shape (n, d), with mean 0.
     """
 
     tilts: Vector
 
     @classmethod
     def of(cls, num_records: int, dimension: int, deviation: float) -> Washboard:
-        """Return n records whose largest deviation is ``deviation``: the b_i are ends of random diameters of a
-        sphere."""
+        """Return n records whose largest deviation is ``deviation``: the tilts b_i are the ends of random diameters of
+        a sphere."""
         directions = np.random.default_rng(num_records).normal(size=(num_records // 2, dimension))
         half = deviation * directions / np.linalg.norm(directions, axis=1, keepdims=True)
         return cls(np.concatenate([half, -half]))
@@ -53,7 +53,7 @@ class Washboard:
 
     @staticmethod
     def gradients(point: Vector, tilts: Vector, _labels: Vector) -> Vector:
-        """Return the records' gradients, shape (B, d); a record is its tilt."""
+        """Return the records' gradients, shape (B, d), where a record is given by its tilt."""
         return Washboard.gradient(point) - tilts
 
     @staticmethod

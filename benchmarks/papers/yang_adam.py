@@ -1,7 +1,8 @@
-"""DP-Adam and DP-NAdam beside DP-SGD and DP-NSGD: accuracy over the step size, at the same privacy.
+"""This reproduction compares DP-Adam and DP-NAdam with DP-SGD and DP-NSGD: accuracy over the step size, at the same
+privacy.
 
-Yang, Zhang, Chen & Liu 2022 compare the four by experiments; no theorem speaks of the two with moments. The data,
-model and privacy are those of `yang_digits`; each algorithm has the clip threshold or regulariser that is good there.
+Yang, Zhang, Chen & Liu 2022 compare the four by experiments; no theorem covers the two with moments. The data, model
+and privacy are those of `yang_digits`; each algorithm has the clip threshold or regulariser that was good there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ BOUNDS: Mapping[str, GradientBound] = {
     "dp_adam": Clip(1.0),
     "dp_nadam": Normalize(0.1),
 }
-#: Of the algorithms without moments, and of those with: a step of Adam is about as long as the step size.
+#: The step sizes of the algorithms without moments and of those with moments, whose steps are about as long as the step
+#: size.
 STEP_SIZES = {False: tuple(4.0**k for k in range(-2, 3)), True: tuple(4.0**-k for k in range(5, 0, -1))}
 #: An accuracy this close to the best of an algorithm counts as good.
 NEAR = 0.03
@@ -30,7 +32,7 @@ Row = dict[str, Cell]
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return each algorithm over five step sizes, a factor of four apart."""
+    """Return the accuracy of each algorithm at five step sizes, each four times the last."""
     runs, steps = (1, 60) if quick else (6, 200)
     data = yang_digits.data()
     rows: list[Row] = []

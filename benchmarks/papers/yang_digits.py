@@ -1,8 +1,9 @@
-"""The experiment of Yang, Zhang, Chen & Liu 2022 in small: accuracy over step size and threshold or regulariser.
+"""This reproduction is a small version of the experiment of Yang, Zhang, Chen & Liu 2022: accuracy over step size and
+threshold or regulariser.
 
 The paper trains a ResNet on CIFAR-10 and finds that DP-NSGD's accuracy hardly depends on the regulariser r, while
-DP-SGD's depends on step size and clip threshold c jointly. Here: a perceptron with one hidden layer on the 8 x 8
-digits that come with scikit-learn, which are public; a fifth of them is held out. Noise, sampling and bounds are real.
+DP-SGD's accuracy depends on step size and clip threshold c jointly. Here a perceptron with one hidden layer is trained
+on the public 8 x 8 digits of scikit-learn, of which a fifth is held out. Noise, sampling and bounds are real.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Data = tuple[Vector, npt.NDArray[np.int64], Vector, npt.NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Grid:
-    """Accuracies, ``values[j, i]`` at step size j and threshold or regulariser i."""
+    """A grid of accuracies, with ``values[j, i]`` at step size j and threshold or regulariser i."""
 
     algorithm: str
     step_sizes: tuple[float, ...]
@@ -69,13 +70,14 @@ class Grid:
 
     @property
     def good(self) -> list[float]:
-        """Thresholds or regularisers with an accuracy near the best, at the step size that is best."""
+        """The thresholds or regularisers whose accuracy, at the best step size, is near the best."""
         accuracies = self.values[self._best_at[0]]
         return [bound for bound, value in zip(self.bounds, accuracies, strict=True) if value >= self.best - NEAR]
 
     @property
     def exponent(self) -> float:
-        """Of the best step size over the threshold or regulariser, without those whose best is at the grid's edge."""
+        """The exponent of the best step size as a power of the threshold or regulariser, without those whose best step
+        size is at the grid's edge."""
         rows = self.values.argmax(axis=0)
         inside = [i for i, row in enumerate(rows) if 0 < row < len(self.step_sizes) - 1]
         return slope([self.bounds[i] for i in inside], [self.step_sizes[int(rows[i])] for i in inside])
@@ -86,7 +88,8 @@ class Grid:
         return self.best - float(self.values[min(max(j + away, 0), len(self.step_sizes) - 1), i])
 
     def rows(self) -> list[dict[str, Any]]:
-        """For each threshold or regulariser its best accuracy, and the one at the grid's best step size."""
+        """Return, for each threshold or regulariser, its best accuracy and the accuracy at the grid's best step
+        size."""
         return [
             {
                 "algorithm": self.algorithm,
@@ -111,7 +114,7 @@ class Grid:
 
 
 def data() -> Data:
-    """Training rows and labels, held-out rows and labels; scaled by the declared bounds of a pixel."""
+    """Return training rows and labels, and held-out rows and labels, scaled by the declared bounds of a pixel."""
     features, labels = bundled.load("ds_digits")
     scaled = scale_features([NumberColumn(0.0, 16.0)] * features.shape[1], list(features.T))
     order = np.random.default_rng(0).permutation(len(labels))
@@ -121,7 +124,7 @@ def data() -> Data:
 
 
 def accuracy(algorithm: str, bound: GradientBound, step_size: float, steps: int, rows: Data, runs: int) -> float:
-    """On the held-out rows, in the mean over runs."""
+    """Return the mean accuracy over runs, on the held-out rows."""
     x, y, held_x, held_y = rows
     spec = Spec(
         dataset_size=len(y),

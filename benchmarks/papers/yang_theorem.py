@@ -1,7 +1,8 @@
-"""The derived Theorems 3.2 and 3.4 of Yang, Zhang, Chen & Liu 2022, run on a loss whose constants are known.
+"""This module runs the derived Theorems 3.2 and 3.4 of Yang, Zhang, Chen & Liu 2022 on a loss whose constants are
+known.
 
-The bound is on the smallest gradient norm of all points, which nobody may single out privately: it is measured from
-inside the gradient function, not from what a run releases.
+The bound is on the smallest gradient norm over all points. A private run cannot release which point this is, so the
+norm is measured inside the gradient function and not from the released point.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ from trainer.run import run
 DELTA = 1e-5
 DIMENSION = 50
 DEVIATION = 0.2
-#: Records where epsilon varies, and epsilon where their number does.
+#: The number of records where epsilon varies, and the epsilon where the number of records varies.
 MIDDLE, EPSILON = 1600, 4.0
 
 
 def steps_at(num_records: int, epsilon: float) -> int:
-    """In proportion to (n epsilon)^2, as the corollaries ask: then 1 / T stays a fixed share of d s^2 / T."""
+    """Return a number of steps in proportion to (n epsilon)^2, as in the corollaries. Then 1 / T is a fixed share of d
+    s^2 / T."""
     return round(num_records**2 / 500 * (epsilon / EPSILON) ** 2)
 
 
 def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: float, runs: int) -> dict[str, Any]:
-    """Return one row: the smallest gradient norm, in the mean over runs, beside its bound."""
+    """Return one row: the smallest gradient norm, as a mean over runs, beside its bound."""
     problem = Washboard.of(num_records, DIMENSION, DEVIATION)
     spec = Spec(
         dataset_size=num_records,
@@ -73,7 +75,8 @@ def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: flo
 
 
 def reproduce(algorithm: str, bound: GradientBound, floor: float, quick: bool) -> Reproduction:
-    """Return the theorem over n and over epsilon; ``floor`` is the part of the bound that nothing removes."""
+    """Return the results of the theorem over n and over epsilon; ``floor`` is the part of the bound that no budget
+    removes."""
     runs = 2 if quick else 6
     sizes = (800, MIDDLE) if quick else (400, 800, MIDDLE, 3200)
     epsilons = (2.0,) if quick else (1.0, 2.0, 8.0)

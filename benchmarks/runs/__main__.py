@@ -1,4 +1,4 @@
-"""`python -m benchmarks.runs`: what a run costs beside its training, into benchmarks/results/runs.json.
+"""`python -m benchmarks.runs`: measure what a run costs beside its training, and write benchmarks/results/runs.json.
 
 ``--quick`` asks less, for work on the benchmark itself; it writes elsewhere, not to docs/measured.md.
 """
@@ -19,7 +19,7 @@ DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "sqlalchemy")
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("runs", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {

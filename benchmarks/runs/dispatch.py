@@ -1,8 +1,8 @@
-"""What it costs to have a run carried out, beside the training itself: queue, wake, claim, charge, checkpoint, model.
+"""This module measures the cost of a run beside the training itself: queue, wake, claim, charge, checkpoint, model.
 
-A server with one worker of its own is asked for one short, charged run after the other. From the moment the request is
-answered to the moment the run has ended, less what the same training takes in this process. Answering, which
-calibrates, reserves and queues, is reported beside it.
+A server with one worker of its own is asked for one short, charged run after the other. The cost is the time from the
+answer of the request to the end of the run, less the time of the same training in this process. The time of the answer,
+which calibrates, reserves and queues, is reported beside it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ LOOK_S = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Medians over the runs, in milliseconds.
+    """The medians over the runs, in milliseconds.
 
     Attributes:
-        answering: From the request to its answer.
-        ending: From there to the run's end, the training included.
-        training: The same training in this process.
-        overhead: Of the ending, all but the training.
-        largest_overhead: Of all runs.
-        runs: How many.
+        answering: The time from the request to its answer.
+        ending: The time from the answer to the run's end, training included.
+        training: The time of the same training in this process.
+        overhead: The ending less the training.
+        largest_overhead: The largest overhead of all runs.
+        runs: The number of runs.
     """
 
     answering: float
@@ -96,7 +96,7 @@ def _one(context: Context, server: Server, request: Mapping[str, Any]) -> _One:
 
 
 def _post(server: Server, path: str, body: Mapping[str, Any], status: int) -> str:
-    # Over a connection of its own: a kept one may have been closed while its run was carried out.
+    # The request has a connection of its own, since a kept one may have been closed during its run.
     with client(server) as http:
         return str(http.post(path, body, status)["id"])
 

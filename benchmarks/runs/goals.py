@@ -1,4 +1,4 @@
-"""The goals, each with the figure that was measured and whether it is met."""
+"""This module has the goals, each with the measured figure and whether it is met."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of docs/measured.md about carrying out runs, from the committed figures alone."""
+"""This module writes the part of docs/measured.md about carrying out runs, from the committed figures alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.runs.memory`: the memory that a run on many private rows takes, beside what is stated before.
+"""`python -m benchmarks.runs.memory`: compare the memory of a run on many private rows with the memory that is stated
+before the run.
 
-Writes benchmarks/results/memory.json; ``--quick`` asks for a hundredth of the rows, and writes elsewhere. For each size
-a server of its own, with one worker, takes an upload of pixels and carries out a run of few steps that names data,
-model and target. The peaks are those that the kernel counts for each of its processes (Linux).
+Writes benchmarks/results/memory.json; ``--quick`` takes a hundredth of the rows, and writes elsewhere. For each size a
+new server with one worker takes an upload of pixels, and carries out a run of few steps that names data, model and
+target. The kernel counts the peak of each process of the server (Linux).
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from benchmarks.http.uploads import CLASSES, metadata_of, send
 from benchmarks.http_servers import Server, client, migrated, service
 from benchmarks.runs.work import BUDGET
 
-#: Rows and features; the capacity is the default where none is given.
+#: Rows, features and capacity; where no capacity is given, it is the default.
 SIZES: tuple[Mapping[str, int], ...] = (
     {"rows": 10**6, "features": 100},
-    # No more slots than rows: with the default eighth more the run would take 10.6 GB.
+    # There are as many slots as rows: with the default, which is an eighth more, the run would take 10.6 GB.
     {"rows": 5 * 10**5, "features": 784, "capacity": 5 * 10**5},
 )
-#: Steps take no memory that the first has not taken.
+#: A few steps are enough, since later steps take no more memory than the first.
 STEPS = 3
-#: What docs/concepts/datasets.md says of the program, its batches and the model.
+#: The memory that docs/concepts/datasets.md states for the program, its batches and the model.
 ALLOWANCE = 500_000_000
 LOOK_S = 1.0
 DISTRIBUTIONS = ("numpy", "scipy", "sqlalchemy", "fastapi")
 
 
 def measure(folder: Path, size: Mapping[str, int]) -> dict[str, Any]:
-    """Return the stated memory of a run's rows, and the most that the processes of the server took."""
+    """Return the stated memory of a run's rows, and the largest memory of the server's processes."""
     rows, features = size["rows"], size["features"]
     file = folder / "images.npz"
     draw = np.random.default_rng(0)
@@ -75,7 +76,7 @@ def measure(folder: Path, size: Mapping[str, int]) -> dict[str, Any]:
 
 
 def peaks(process_id: int) -> list[tuple[str, int]]:
-    """Return the command of each process of a server, and the most memory that it ever had, in bytes."""
+    """Return the command of each process of a server, and the process's peak memory in bytes."""
     return [(command, peak) for command, peak in _peaks(process_id) if peak]
 
 
@@ -139,7 +140,7 @@ def memory_section(figures: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("memory", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = report.header(

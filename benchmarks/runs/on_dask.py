@@ -1,15 +1,15 @@
-"""`python -m benchmarks.runs.on_dask`: the same short runs on a Dask cluster of one worker and on one of two.
+"""`python -m benchmarks.runs.on_dask`: compare the same short runs on Dask clusters of one worker and of two.
 
-Writes benchmarks/results/sharing.json; ``--quick`` asks less, and writes elsewhere.
+Writes benchmarks/results/sharing.json; ``--quick`` measures less, and writes elsewhere.
 
 The runs wait in the queue; then a worker process with more slots than there are cluster workers sends their steps. The
-time is from the first run that is claimed to the last that has ended, with all that the service does about each of
-them: claim, charge, checkpoint, model, end. Each cluster worker has one thread, and so have its matrix products; it is
-pinned to a core of its own from its start.
+time is from the first claim to the end of the last run, including all that the service does for each run: claim,
+charge, checkpoint, model, end. Each cluster worker has one thread, and so have its matrix products; it is pinned to a
+core of its own from its start.
 
-On two cores the service and the scheduler share the cores of the cluster's workers, as they would not where there are
-machines for each. A run of a second is about the shortest that anybody trains, and lets the workers' part show. How
-the work was divided is told by the workers' CPU times, which do not depend on what else a machine does.
+On two cores the service and the scheduler share the cores of the cluster's workers, unlike on separate machines. A run
+of a second is about the shortest that anybody trains, and long enough to show the workers' part. The workers' CPU
+times, which do not depend on other load, show how the work was divided.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ SLOTS = 6
 ITERATIONS = 1000
 LOOK_S = 0.1
 GOAL = 1.7
-#: Many rounds of few runs: the median of the rounds bears a machine that others use.
+#: There are many rounds of few runs, since the median of the rounds tolerates other load on the machine.
 RUNS, ROUNDS = 16, 5
-#: What the keys of rows begin with in the cluster.
+#: The first part of the keys of rows in the cluster.
 ROWS = "rows-"
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "sqlalchemy", "distributed")
 CONFIGURATION = report.ROOT / "app" / "runs" / "executors" / "cluster.yaml"
 
 
 class Part(NamedTuple):
-    """All runs on one cluster.
+    """The figures of all runs on one cluster.
 
     Attributes:
-        seconds: From the first claim to the last end.
-        cpu_seconds: What each cluster worker took of its core.
-        arrivals: How often each cluster worker got the rows of a data set.
-        load_average: At the end.
+        seconds: The time from the first claim to the last end.
+        cpu_seconds: The CPU time of each cluster worker.
+        arrivals: The number of times that each cluster worker got the rows of a data set.
+        load_average: The load average at the end.
     """
 
     seconds: float
@@ -66,7 +66,8 @@ class Part(NamedTuple):
 
 
 def in_turns(folder: Path, runs: int, rounds: int) -> Iterator[dict[str, Any]]:
-    """Measure with one worker and with two, in turns; after each round, the medians and the parts of all so far."""
+    """Measure with one worker and with two, in turns. After each round, yield the medians and the parts of all rounds
+    so far."""
     ones: list[Part] = []
     twos: list[Part] = []
     for _ in range(rounds):
@@ -123,7 +124,8 @@ def _all_of(folder: Path, runs: int, workers: int) -> Part:
 
 @contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[int]]]:
-    """A scheduler and its workers, as docs/operating/dask.md starts them; yields its address and their process ids."""
+    """Start a scheduler and workers as in docs/operating/dask.md; yield the scheduler's address and the workers'
+    process ids."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = str(probe.getsockname()[1])
@@ -156,7 +158,7 @@ def _until_there_are(address: str, workers: int) -> None:
 
 
 def _arrivals(address: str) -> tuple[int, ...]:
-    """Return how often each worker got rows: what the service sent is there, the rest came from another worker."""
+    """Return how often each worker got rows, whether from the service or from another worker."""
     from distributed import Client  # noqa: PLC0415  # of an optional group
 
     with Client(address, timeout=60, set_as_default=False) as asking:
@@ -180,7 +182,7 @@ def _started(arguments: list[str], environment: Mapping[str, str], core: int | N
         stderr=subprocess.DEVNULL,
     )
     if core is not None:
-        # Before it has threads, which inherit it.
+        # The core is set before there are threads, which inherit it.
         os.sched_setaffinity(process.pid, {core})
     try:
         yield process.pid
@@ -235,7 +237,7 @@ def sharing_section(figures: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("sharing", __doc__)
     started = time.perf_counter()
     sources = ["app", "trainer", "calibrators", "accounting"]

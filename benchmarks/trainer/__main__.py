@@ -25,7 +25,7 @@ QUICK = Scale(rounds=3, seconds=0.2, least_steps=1)
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="ask less; write to var/, not to the committed file")
     parser.add_argument("--output", type=Path, default=None)

@@ -33,7 +33,7 @@ def main(side: str, model: str, batch_size: str, folder: str) -> None:
 
 
 def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """Return what trains as the side does. A side has what it needs, and no more, in its memory."""
+    """Return a function that trains as the side does. Only the modules that the side needs are loaded."""
     ours = dict.fromkeys(("ours", "ours_cut", "ours_fixed"), "trainer.ours")
     module = (ours | {"ours_on_gpu": "gpu.ours", "cupy": "gpu.plain"}).get(side, "trainer.torch_sides")
     train: Callable[[Features, Labels, Pace], None] = import_module(f"benchmarks.{module}").prepare(side, task)

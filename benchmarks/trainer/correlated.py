@@ -1,6 +1,7 @@
-"""What correlated noise costs: `python -m benchmarks.trainer.correlated` writes benchmarks/results/correlated.json.
+"""`python -m benchmarks.trainer.correlated` measures what correlated noise costs, and writes
+benchmarks/results/correlated.json.
 
-The noise of a step beside independent noise, in turns on one thread, by the processor's time of all threads together.
+It compares the noise of a step with independent noise, in turns on one thread, by the CPU time of all threads together.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from trainer.exact.correlated import CorrelatedNoise, Recursion
 from trainer.grid import LARGEST_SCALE
 from trainer.streams import random_streams
 
-#: Numbers of parameters, and the most that a step's noise may cost over independent noise.
+#: The numbers of parameters, and the largest ratio of the cost of a step's noise to that of independent noise.
 LARGEST_RATIOS = {7850: 1.5, 1_000_000: 3.0}
 BANDS, STEPS = 16, 2000
 DISTRIBUTIONS = ("numpy", "randomgen")
@@ -35,7 +36,7 @@ Figures = Mapping[str, Any]
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("correlated", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {
@@ -60,12 +61,12 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
 
 
 def noise(dimension: int, rounds: int) -> dict[str, Any]:
-    """Return microseconds a step, independent and correlated."""
+    """Return the microseconds for the noise of a step, independent and correlated."""
     phase = correlated_phase()
     recursion = Recursion(phase.whole_coefficients, phase.coefficient_bits)
     alone = random_streams().gaussian_noise()
     together = CorrelatedNoise(random_streams().gaussian_noise(), recursion, dimension)
-    # Of the coarsest grid that keeps all numbers exact.
+    # The noise on the coarsest grid that keeps all numbers exact.
     scale = LARGEST_SCALE / recursion.spread(STEPS)
     calls = {
         "independent": lambda: alone.rounded(dimension, LARGEST_SCALE),
@@ -80,7 +81,7 @@ def noise(dimension: int, rounds: int) -> dict[str, Any]:
 
 
 def correlated_phase() -> CorrelatedSteps:
-    """Return steps with the optimal coefficients of prefix sums."""
+    """Return a phase of steps with the optimal coefficients for prefix sums."""
     spec = Spec(
         dataset_size=50_000,
         target=ApproximateDpTarget(8.0, 1e-5),

@@ -1,7 +1,8 @@
-"""What correlated noise gives: `python -m benchmarks.trainer.few_epochs` writes benchmarks/results/few_epochs.json.
+"""`python -m benchmarks.trainer.few_epochs` measures what correlated noise gains, and writes
+benchmarks/results/few_epochs.json.
 
-The accuracy of two trainings on held-out rows, beside independent noise at the same privacy. Each kind of noise has its
-own step size: that with the best accuracy on held-out rows, with seeds that no figure is of.
+It compares the accuracy of two trainings on held-out rows with that under independent noise at the same privacy. Each
+kind of noise has its own step size: the one with the best accuracy on held-out rows, with seeds that no figure uses.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "randomgen")
 SOURCES = ("trainer", "calibrators", "accounting")
 EPSILONS, DELTA = (1.0, 8.0), 1e-5
 SEEDS = 5
-#: Seeds by which step sizes are chosen come behind those of the figures.
+#: The seeds by which step sizes are chosen follow those of the figures.
 FIRST_TUNING_SEED = 1000
 Figures = Mapping[str, Any]
 Rows = npt.NDArray[np.float64] | npt.NDArray[np.float32]
@@ -46,7 +47,8 @@ Data = tuple[Rows, npt.NDArray[np.int64], Rows, npt.NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A kind of noise: of an algorithm, with momentum, over so many bands; None lets it choose."""
+    """A kind of noise: the algorithm, its momentum, and the number of bands; None lets the algorithm choose the
+    number."""
 
     algorithm: str
     momentum: float
@@ -66,11 +68,11 @@ class Training:
     """A softmax regression in a few epochs.
 
     Attributes:
-        name: What its rows are.
-        data: Training rows and labels, and held-out ones.
-        batch_size, epochs: Of every side.
-        step_sizes: Those that are tried, over 1 - momentum.
-        tuning_seeds: Runs of each of them.
+        name: A description of its rows.
+        data: The rows and labels for training, and the held-out rows and labels.
+        batch_size, epochs: The batch size and the number of epochs of every side.
+        step_sizes: The step sizes that are tried, divided by 1 - momentum.
+        tuning_seeds: The number of runs with each step size.
     """
 
     name: str
@@ -88,7 +90,7 @@ TRAININGS = (
 
 
 def main() -> None:
-    """Train, write, and say how it went."""
+    """Train, write the figures, and print which goals are met."""
     output, is_quick = report.asked("few_epochs", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {
@@ -99,7 +101,8 @@ def main() -> None:
 
 
 def goals(figures: Figures) -> list[dict[str, Any]]:
-    """Nowhere worse by two standard errors, and better by two at the largest epsilon."""
+    """Return the goals: nowhere worse by two standard errors, and better by two standard errors at the largest
+    epsilon."""
     found = []
     for training in figures["trainings"]:
         for epsilon in EPSILONS:
@@ -120,7 +123,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
 
 
 def carried_out(training: Training, seeds: int) -> dict[str, Any]:
-    """Return the accuracy of each kind of noise at each epsilon, in the mean over the seeds, and what was trained."""
+    """Return the mean accuracy over the seeds for each kind of noise and each epsilon, and what was trained."""
     rows = training.data()
     return {
         "name": training.name,
@@ -197,7 +200,8 @@ def _spec(size: int, batch: int, steps: int, target: ApproximateDpTarget, side: 
 
 
 def best(rows: Sequence[Figures], epsilon: float, algorithm: str) -> Figures:
-    """Return the row with the best accuracy of an algorithm at an epsilon, its noise correlated where it can be."""
+    """Return the row with the best accuracy of an algorithm at an epsilon, with correlated noise if the algorithm has
+    it."""
     return max(
         (
             row

@@ -1,4 +1,4 @@
-"""The goals, each with the figure that was measured and whether it is met."""
+"""This module has the goals, each with the measured figure and whether it is met."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = {
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each goal; it is met where every batch size meets it."""
+    """Return ``{"what", "goal", "measured", "met"}`` for each goal. A goal is met if every batch size meets it."""
     speed = figures["speed"]
     return [
         *(_over_torch(model, batches, _of(speed, model)) for model in MODELS for batches in BATCHES),

@@ -1,4 +1,4 @@
-"""The part of docs/measured.md about training steps, from the committed figures alone."""
+"""This module writes the part of docs/measured.md about training steps, from the committed figures alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.trainer.ours import CUT_AFTER
 
 Figures = Mapping[str, Any]
 
-#: The sides in the order of the table, and what each is.
+#: The sides in the order of the table, with a description of each.
 SIDES = {
     "torch": "plain torch SGD, no privacy",
     "ours": "ours, Poisson",

@@ -1,4 +1,4 @@
-"""A private DP-SGD step of ours, through `trainer.run` as the service calls it, but for float32.
+"""This module takes private DP-SGD steps of ours, through `trainer.run` as the service does, but in float32.
 
 Keys come from the operating system, and every guarantee of the loop holds: one turn of it is timed. Batches are
 Poisson, padded to a size that no step of the run exceeds; or Poisson, cut at random to a smaller size; or of a fixed
@@ -30,7 +30,7 @@ from trainer.losses import Softmax, Squared
 from trainer.models import LinearModel, Model, MultilayerPerceptron
 from trainer.run import RunCancelled, run
 
-#: More than anyone times; the run is cancelled before.
+#: More steps than are ever timed; the run is cancelled before the end.
 MANY_STEPS = 10**7
 #: Batches are cut so many standard deviations above their mean size. With 60000 records, noise 1 and 1000 steps, that
 #: raises epsilon by 0.3 % in batches of 256, and by 0.02 % in batches of 1024.

@@ -1,4 +1,5 @@
-"""How a side's loop of steps is started, stopped and timed from outside: by lines of JSON, a command and its answer."""
+"""This module starts, stops and times a side's loop of steps from outside, by lines of JSON: a command and its
+answer."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from typing import TextIO
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Do ``warm`` steps that are not timed, then ``steps`` that are. None of either: stop."""
+    """A command to take ``warm`` steps without timing, then ``steps`` timed ones. If both are 0, it is the command to
+    stop."""
 
     warm: int
     steps: int
@@ -20,10 +22,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What became of a command.
+    """The answer to a command.
 
     Attributes:
-        seconds: From the end of the last step that was not timed to the end of the last.
+        seconds: The time from the end of the last step without timing to the end of the last step.
         peak_bytes: The process's largest resident memory so far.
     """
 
@@ -32,14 +34,14 @@ class Timed:
 
 
 class Pace:
-    """Called by a side once when it is ready to step and again after every step; returns when it may do the next.
+    """A side calls this once when it is ready to step, and again after every step. The call returns when the side may
+    take the next step.
 
-    Between two rounds it waits, so whatever a side prepares ahead is prepared then: the steps that are not timed use
-    that up.
+    Between two rounds the side waits and may prepare work ahead; the steps without timing use this work up.
 
     Attributes:
-        over: No further step is wanted.
-        settle: Called before the clock is read; waits for what a device has not finished yet.
+        over: Whether no further step is wanted.
+        settle: A function that is called before the clock is read; it waits until a device has finished its work.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Pace:
     def _end_of_part(self) -> None:
         self.settle()
         now = self._clock()
-        if self._timed:  # of the steps that are not timed
+        if self._timed:  # these steps are not timed
             self._left, self._timed, self._began = self._timed, 0, now
             return
         if self._began is not None:
@@ -79,8 +81,7 @@ class Pace:
 
 
 def peak_bytes() -> int:
-    """Return the largest resident memory that this program has had. What the kernel's ``ru_maxrss`` says may be its
-    parent's.
+    """Return the largest resident memory of this program so far. The kernel's ``ru_maxrss`` may be that of its parent.
 
     Raises:
         RuntimeError: If the system does not report it. Linux does.
@@ -89,7 +90,7 @@ def peak_bytes() -> int:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory that it has now. Raises as `peak_bytes` does."""
+    """Return the present resident memory of this program. It raises the same errors as `peak_bytes`."""
     return _memory("VmRSS")
 
 

@@ -1,8 +1,9 @@
-"""Measures what an exact release costs: `python -m benchmarks.trainer.release` writes benchmarks/results/release.json.
+"""`python -m benchmarks.trainer.release` measures what an exact release costs, and writes
+benchmarks/results/release.json.
 
-Noise of the trainer beside NumPy's normal variates from a stream of the same kind, and a private step beside a step of
-the same products that keeps nothing secret. All are in one process and on one thread, in turns; the clock is that of
-the processor's time, of all threads together. The figure is the median over the rounds of the round's ratio.
+It compares the trainer's noise with NumPy's normal variates from a stream of the same kind, and a private step with a
+step of the same products without privacy. All run in one process and on one thread, in turns; the clock is the CPU time
+of all threads together. The figure is the median of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from trainer.models import LinearModel
 from trainer.records import prepare
 from trainer.streams import random_streams
 
-#: Standard deviations of the noise in steps of the grid, as powers of two: up to the largest one that is allowed.
+#: The standard deviations of the noise in steps of the grid, as powers of two, up to the largest that is allowed.
 EXPONENTS = (20, 28, 34, 36)
 DRAW = 1 << 17
 OVER_NUMPY = 1.15
@@ -57,7 +58,7 @@ Figures = Mapping[str, Any]
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("release", __doc__)
     rounds = 5 if is_quick else 61
     started = time.perf_counter()
@@ -79,7 +80,7 @@ def main() -> None:
 
 
 def goals(figures: Figures) -> list[dict[str, Any]]:
-    """Return the goal of exact noise; steps have none of their own here."""
+    """Return the goal for exact noise; there is no goal for steps here."""
     worst = max(row["ratio"]["ratio"] for row in figures["noise"])
     return [
         {
@@ -92,7 +93,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
 
 
 def in_turns(calls: Mapping[str, Call], rounds: int, each: int) -> dict[str, list[float]]:
-    """Return seconds of the processor a call, round by round; a first round is thrown away."""
+    """Return the CPU seconds of a call, round by round. The first round is dropped."""
     measured: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name in list(calls)[:: 1 if turn % 2 == 0 else -1]:
@@ -109,7 +110,7 @@ def _compared(over: list[float], under: list[float], unit: float, names: tuple[s
 
 
 def noise(exponent: int, rounds: int) -> dict[str, Any]:
-    """Return nanoseconds a number, ours and NumPy's."""
+    """Return the nanoseconds for each number, ours and NumPy's."""
     ours, numpys = Sources.of(random_streams().noise), random_streams().noise.generator()
     scale = 2.0**exponent
     calls: dict[str, Call] = {
@@ -122,7 +123,7 @@ def noise(exponent: int, rounds: int) -> dict[str, Any]:
 
 
 def step(task: Task, dtype: str, features: Features, labels: Labels, rounds: int) -> dict[str, Any]:
-    """Return milliseconds a step, private and plain."""
+    """Return the milliseconds for each step, private and plain."""
     given, model, streams = replace(plan(task), dtype=dtype), model_of(task), random_streams()
     records = prepare(model, features, labels, dtype, ROWS, streams.slots)
     trainer = EXECUTIONS[given.algorithm].make(Run(given, model, records, streams))

@@ -1,4 +1,5 @@
-"""The parent: a process for each side, asked in turns, so that a slow moment of the machine falls on all of them."""
+"""This module is the parent. It has a process for each side, and asks them in turns, so that a slow moment of the
+machine affects all of them."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from benchmarks.trainer.child import CORES
 from benchmarks.trainer.pace import Command, Timed
 from benchmarks.trainer.work import SIDES, Task
 
-#: Of a round's steps, those that come before the timed ones: they use up what a side prepared while it waited.
+#: The share of a round's steps before the timed ones: they use up what a side prepared while it waited.
 WARM_SHARE = 0.5
-#: Between two sides' turns, until the threads of the one that has finished no longer spin.
+#: The pause between two sides' turns, until the threads of the side that has finished no longer spin.
 PAUSE_S = 0.1
 MOST_STEPS = 5_000
 MEMORY_STEPS = 40
 
-#: What a ratio is called, and whose time is over whose.
+#: The name of each ratio, and the sides in its numerator and denominator.
 Ratios = Mapping[str, tuple[str, str]]
 RATIOS: Ratios = {
     "over_torch": ("ours", "torch"),
@@ -40,12 +41,12 @@ RATIOS: Ratios = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is asked.
+    """The amount of measuring in one run of the benchmark.
 
     Attributes:
-        rounds: In which every side is timed once.
-        seconds: For the timed steps of one side in one round.
-        least_steps: Even where they take longer.
+        rounds: The number of rounds; every side is timed once in each of them.
+        seconds: The time for the timed steps of one side in one round.
+        least_steps: The least number of timed steps, even if they take longer.
     """
 
     rounds: int
@@ -57,7 +58,7 @@ class Child:
     """A side in a process of its own, ready to step.
 
     Attributes:
-        description: What it said of itself when it was ready.
+        description: The description that the side sent when it was ready.
     """
 
     def __init__(self, side: str, commands: IO[str], answers: IO[str]) -> None:
@@ -65,12 +66,12 @@ class Child:
         self.description: Mapping[str, Any] = self._answer()
 
     def run(self, warm: int, steps: int) -> Timed:
-        """Let it do so many steps, and so many that are timed."""
+        """Let the side take ``warm`` steps, and then timed steps."""
         self._send(Command(warm, steps))
         return Timed(**self._answer())
 
     def stop(self) -> None:
-        """Let it end."""
+        """Let the process end."""
         self._send(Command(0, 0))
 
     def _send(self, command: Command) -> None:
@@ -87,10 +88,10 @@ class Child:
 
 @contextmanager
 def child_process(side: str, task: Task, folder: Path) -> Iterator[Child]:
-    """A `Child` with two threads on two cores, like the others.
+    """Start a `Child` with two threads on two cores, like the others, and end it afterwards.
 
     Raises:
-        RuntimeError: If the process is asked after it has ended.
+        RuntimeError: If the process has ended before it is asked.
     """
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(CORES))
     command = [sys.executable, "-m", "benchmarks.trainer.child", side, task.model, str(task.batch_size), str(folder)]
@@ -111,7 +112,7 @@ def child_process(side: str, task: Task, folder: Path) -> Iterator[Child]:
 def side_by_side(
     task: Task, folder: Path, scale: Scale, sides: Sequence[str] = SIDES, ratios: Ratios = RATIOS
 ) -> dict[str, Any]:
-    """Return milliseconds a step of every side, round by round, and the ratios of the rounds."""
+    """Return the milliseconds for each step of every side, round by round, and the ratios of the rounds."""
     with ExitStack() as stack:
         children = {side: stack.enter_context(child_process(side, task, folder)) for side in sides}
         steps = {side: _steps_for(child, scale) for side, child in children.items()}
@@ -126,7 +127,7 @@ def side_by_side(
 
 
 def figures(measured: Mapping[str, Sequence[float]], ratios: Ratios = RATIOS) -> dict[str, Any]:
-    """Return medians of the sides and of the rounds' ratios, from milliseconds a step in each round."""
+    """Return the medians of the sides and of the rounds' ratios, from the milliseconds for each step in each round."""
     sides = {
         side: {"milliseconds": statistics.median(rounds), "each_round": list(rounds)}
         for side, rounds in measured.items()
@@ -139,7 +140,7 @@ def figures(measured: Mapping[str, Sequence[float]], ratios: Ratios = RATIOS) ->
 
 
 def spread(ratios: Sequence[float]) -> dict[str, Any]:
-    """Return the median of the rounds' ratios, and their ends.
+    """Return the median, the smallest and the largest of the rounds' ratios.
 
     >>> spread([3.0, 1.0, 2.0])
     {'ratio': 2.0, 'smallest_ratio': 1.0, 'largest_ratio': 3.0, 'rounds': 3}
@@ -157,7 +158,7 @@ def memory(task: Task, folder: Path) -> dict[str, Any]:
     steps.
 
     The whole process is counted: interpreter, libraries, the array of features as it is read, and all that training
-    takes. ``libraries_bytes`` is what it has before it reads the data.
+    takes. ``libraries_bytes`` is its memory before it reads the data.
     """
     sides: dict[str, dict[str, int]] = {}
     for side in SIDES:
@@ -177,7 +178,8 @@ def _data_bytes(side: Mapping[str, int]) -> int:
 
 
 def _steps_for(child: Child, scale: Scale) -> int:
-    """Return how many steps fill a round, from ever more that are thrown away: the first of all take the longest."""
+    """Return how many steps fill a round, from more and more trial steps, which are dropped. The first steps take the
+    longest."""
     tried = scale.least_steps
     while True:
         seconds = child.run(0, tried).seconds

@@ -17,10 +17,10 @@ HIDDEN = 256
 LINEAR_ROWS, LINEAR_FEATURES = 10**6, 100
 MAX_GRAD_NORM = 1.0
 NOISE_MULTIPLIER = 1.0
-#: Small, so that no side's parameters run away in the thousands of steps that are timed.
+#: A small step size, so that no side's parameters diverge in the thousands of timed steps.
 STEP_SIZE = 0.01
 
-#: The sides, in the order of a round. Ours have three kinds of batches, and are next to the one they keep up with.
+#: The sides, in the order of a round. Ours, with three kinds of batches, are next to the side they are compared with.
 SIDES = ("torch", "ours", "ours_cut", "ours_fixed", "ghost", "hooks")
 MODELS = ("softmax", "mlp")
 BATCH_SIZES = (256, 1024)

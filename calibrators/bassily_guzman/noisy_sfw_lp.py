@@ -148,7 +148,8 @@ def layout(spec: Spec) -> Layout:
     step_size = min(1.0, math.log(n) / (2.0 * spread)) if spec.step_size is None else spec.step_size
     if step_size > 1.0:
         raise InvalidValue(
-            f"a step ends between two points: step_size must be at most 1, got {step_size:g}", pointer=("step_size",)
+            f"step_size must be at most 1, since a step ends between two points, got {step_size:g}",
+            pointer=("step_size",),
         )
     return Layout(iterations, first, (n - first) // iterations, step_size)
 

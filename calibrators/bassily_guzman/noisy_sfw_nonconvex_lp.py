@@ -110,7 +110,8 @@ def _phase(spec: Spec, setting: LpSetting, steps: Steps) -> EstimatePhase:
     step_size = 1.0 / math.sqrt(iterations) if spec.step_size is None else spec.step_size
     if step_size > 1.0:
         raise InvalidValue(
-            f"a step ends between two points: step_size must be at most 1, got {step_size:g}", pointer=("step_size",)
+            f"step_size must be at most 1, since a step ends between two points, got {step_size:g}",
+            pointer=("step_size",),
         )
     batch, pair, multiplier = (n - first) // iterations, setting.regularity, steps.noise_multiplier
     return EstimatePhase(

@@ -88,7 +88,7 @@ def printed_naive_multiplier(setting: LpSetting, dataset_size: int, epsilon: flo
     r"""Return the noise multiplier $2/\sqrt{2\rho}$ of the release that costs a record most.
 
     With $n_0 = \lfloor n/2 \rfloor$, $T = \lfloor\sqrt n\rfloor$ and $m = \lfloor (n - n_0)/T \rfloor$, which may be
-    below the n/2 and $\sqrt n/2$ that the formulas are for.
+    below n/2 and $\sqrt n/2$, the values in the formulas.
     """
     n = dataset_size
     first, steps = n // 2, math.isqrt(n)

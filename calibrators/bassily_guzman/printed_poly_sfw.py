@@ -59,7 +59,7 @@ class Printed:
 
     @property
     def step_size(self) -> float:
-        r"""$\eta = \ln(n/\ln K)/n$."""
+        r"""The step size $\eta = \ln(n/\ln K)/n$."""
         return math.log(self.dataset_size / math.log(self.num_vertices)) / self.dataset_size
 
     @property

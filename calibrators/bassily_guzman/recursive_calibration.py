@@ -100,7 +100,7 @@ def checked_step_size(step_size: float) -> float:
     """
     if not 0.0 < step_size <= 1.0:
         raise InvalidValue(
-            f"step_size is the share of the way to a vertex, in (0, 1], got {step_size:g}", pointer=("step_size",)
+            f"step_size, the share of the way to a vertex, must be in (0, 1], got {step_size:g}", pointer=("step_size",)
         )
     return step_size
 

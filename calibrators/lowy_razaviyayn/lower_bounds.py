@@ -86,7 +86,7 @@ def strongly_convex_lower_rate(
 
 
 def failed_conditions(dimension: int, rho: float) -> tuple[str, ...]:
-    """Conditions of Theorems 7 and 8 that do not hold, in words.
+    """Return the conditions of Theorems 7 and 8 that do not hold, in words.
 
     The printed n > 7202 is not among them: it belongs to a step of the proof that holds without it.
 

@@ -221,7 +221,7 @@ class PlannedLocalization:
         )
 
     def failed_of_rate(self) -> tuple[str, ...]:
-        """Conditions of the rate that do not hold, in words."""
+        """Return the conditions of the rate that do not hold, in words."""
         large = f"epsilon_p <= sqrt(d), that is rho <= d/2, which fails here (rho is {self.rho:.4g})"
         return (
             *(() if 2.0 * self.rho <= self.problem.dimension else (large,)),

@@ -90,7 +90,7 @@ def stich_schedule(iterations: int, contraction: float, inverse_step: float) -> 
     Args:
         iterations: The number T of steps, at least 1.
         contraction: The contraction a.
-        inverse_step: g >= a; no step is longer than 1/g.
+        inverse_step: The number g, at least a; no step size is above 1/g.
 
     >>> schedule = stich_schedule(8, 0.5, 1.5)
     >>> [round(eta, 10) for eta in schedule.step_sizes[3:]]

@@ -70,7 +70,7 @@ class LocalizedPhase(StructuredPhase):
             if len(getattr(self, name)) not in (0, blocks):
                 raise InvalidValue(f"{name} must have one number for each block, or none", pointer=(name,))
         if len(self.step_size) != len(self.regularizer):
-            raise InvalidValue("step_size and regularizer come together", pointer=("regularizer",))
+            raise InvalidValue("step_size and regularizer must be given together", pointer=("regularizer",))
         each = zip(self.records, self.inner_iterations, self.max_grad_norm, self.noise_stddev_on_mean, strict=True)
         for index, (records, steps, bound, stddev) in enumerate(each):
             check_block_noise(self.event, records, steps, bound, stddev, pointer=("noise_stddev_on_mean", index))

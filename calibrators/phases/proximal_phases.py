@@ -66,7 +66,7 @@ class ProximalPhase(StructuredPhase):
     def check(self) -> None:
         for name in ("regularizer", "radius"):
             if (getattr(self, name) is None) != (self.weak_convexity is None):
-                raise InvalidValue("weak_convexity, regularizer and radius come together", pointer=(name,))
+                raise InvalidValue("weak_convexity, regularizer and radius must be given together", pointer=(name,))
         check_block_noise(
             self.event,
             self.records,

@@ -60,7 +60,7 @@ _TOO_MANY = 27
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, step size, inner steps and bound from the derived theorem.
+    """Calibrate: the noise comes from the engine; step size, inner steps and bound come from the derived theorem.
 
     Raises:
         InvalidValue: If a number is outside its range or missing, or there are more inner steps than a plan can hold.

@@ -39,7 +39,7 @@ def mixture_divergences(sampling_probability: float, distance: float, one: float
     r"""Return upper bounds of the Renyi divergence of the first mixture from the second one.
 
     Args:
-        sampling_probability: q in (0, 1].
+        sampling_probability: The sampling probability q, in (0, 1].
         distance: $\delta$, the largest distance of their means, in standard deviations of the noise.
         one: The largest distance a between the members of the first mixture.
         other: The largest distance a' between the members of the second mixture.
@@ -100,7 +100,7 @@ def log_moments(sampling_probability: float, length: float, powers: Array, shift
     r"""Return lower and upper bounds of $\log E\, r_a(Z + s)^w$.
 
     Args:
-        sampling_probability: q in (0, 1].
+        sampling_probability: The sampling probability q, in (0, 1].
         length: The length a >= 0.
         powers: The powers w, above 1 or negative, such that the expectation is below e^500; shape (k,).
         shifts: The shifts s; shape (k,).

@@ -87,9 +87,9 @@ class Mixture:
     Attributes:
         iterations: The number T of steps.
         dataset_size: The number n of records.
-        drift: The number c_0 over G eta.
+        drift: The theorem's c_0, divided by G eta: the part of the distance that does not depend on the draws.
         sensitivity: The sensitivity s.
-        cap: The largest distance 2 R over G eta; infinite without a ball.
+        cap: The largest distance 2 R, divided by G eta; infinite without a ball.
     """
 
     iterations: int
@@ -99,7 +99,7 @@ class Mixture:
     cap: float
 
     def delta(self, epsilon: float, noise_multiplier: float) -> float:
-        """Return an upper bound of delta at epsilon, for noise of this many times G eta.
+        """Return an upper bound of delta at epsilon, for noise of the given multiple of G eta.
 
         >>> mixture = Mixture(1000, 1000, drift=0.0, sensitivity=2.0, cap=25.0)
         >>> round(mixture.delta(1.0, 2.552039261 / 0.08) * 1e6, 6)

@@ -17,15 +17,15 @@ class AcceleratedSequences(Resumable):
     """The sequence w_t, which the steps move, and the sequence of its means w_t^ag, which is released. Both lie in the
     domain.
 
-    Everything that it carries is made of noisy sums, so it costs no privacy.
+    Both are computed from noisy sums, so they cost no privacy.
 
     Args:
         start: The start w_0, shape (d,), float64.
 
     Guarantees:
-        - iteration_is_algorithm_2: equal to the paper's, up to the clip's margin, and with a penalty whose gradient at
-          w_t^md is added outside the clip.
-        - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C if a record is replaced.
+        - iteration_is_algorithm_2: the iteration is the paper's, up to the margin of clipping, and with a penalty whose
+          gradient at w_t^md is added after clipping.
+        - one_record_moves_the_sum_by_at_most_the_bound: the bound is C, or 2 C if a record is replaced.
     """
 
     kept = ("point", "_moved", "_done")
@@ -36,14 +36,16 @@ class AcceleratedSequences(Resumable):
 
     @property
     def query(self) -> Array:
-        """w_t^md = (1 - alpha_t) w_{t-1}^ag + alpha_t w_{t-1}, where the next step's gradients are taken."""
+        """The point w_t^md = (1 - alpha_t) w_{t-1}^ag + alpha_t w_{t-1}, at which the next step's gradients are
+        taken."""
         return self._towards(self._moved)
 
     def advance(self, step: Step) -> None:
-        """w_t = Pi_W(w_{t-1} - t gamma g_t), w_t^ag = (1 - alpha_t) w_{t-1}^ag + alpha_t w_t.
+        """Set w_t = Pi_W(w_{t-1} - t gamma g_t) and w_t^ag = (1 - alpha_t) w_{t-1}^ag + alpha_t w_t.
 
         Args:
-            step: noisy_mean of the records' clipped gradients at w_t^md; gamma = 1 / (2 eta) = step_size, W = domain.
+            step: The step. Its noisy_mean is that of the records' clipped gradients at w_t^md, its step_size is gamma =
+                1 / (2 eta), and its domain is W.
         """
         noisy_gradient = step.noisy_mean + gradient(step.penalty, self.query)
         length = (self._done + 1) * step.step_size

@@ -30,7 +30,7 @@ class MirrorPoint(Protocol):
         ...
 
     def move(self, gradient: Array, length: float) -> None:
-        """argmin_v B_w(v, z) R^2 + length <gradient, v> over the ball; length in parameters^2 / loss."""
+        """Return argmin_v B_w(v, z) R^2 + length <gradient, v> over the ball, with length in parameters^2 / loss."""
         ...
 
     def state(self) -> Array:

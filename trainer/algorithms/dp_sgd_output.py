@@ -138,7 +138,9 @@ def phase_of(plan: Plan) -> OutputPerturbation:
     if not isinstance(phase, OutputPerturbation):
         raise InvalidValue(f"{plan.algorithm} has one phase, of kind {OutputPerturbation.kind}", pointer=("phases",))
     if plan.release != AverageIterate() or plan.penalty is not None:
-        raise InvalidValue("the average is released, and there is no penalty", pointer=("release",))
+        raise InvalidValue(
+            "a plan of this algorithm must release the average and have no penalty", pointer=("release",)
+        )
     if plan.domain is not None and not (isinstance(plan.domain, L2Ball) and plan.domain.radius <= phase.radius):
         raise InvalidValue("the domain is the l2 ball of the phase's radius, or none", pointer=("domain",))
     return phase

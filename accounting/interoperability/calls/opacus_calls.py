@@ -118,7 +118,7 @@ def history(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
     read = []
     for entry in entries:
         if not (isinstance(entry, tuple) and len(entry) == 3 and all(is_number(each) for each in entry)):
-            raise InvalidValue(f"an entry of history is (noise multiplier, sample rate, steps) ({call.place})")
+            raise InvalidValue(f"an entry of history must be (noise multiplier, sample rate, steps) ({call.place})")
         read.append(entry)
     accountant = _accountant(facts, around)
     checked = OpacusHistory.from_state({"mechanism": accountant, "history": read}).history
