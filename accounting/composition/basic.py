@@ -20,8 +20,6 @@ from accounting.losses.privacy_loss import Direction, PrivacyLoss
 
 #: Closed-form profiles are exact to this, relatively.
 _PROFILE_ALLOWANCE = 5e-12
-#: The relative accuracy of a sampled step's largest loss. The profile reaches zero there and has no relative accuracy.
-_EDGE_ALLOWANCE = 1e-12
 _UNAMPLIFIED_ALLOWANCE = 1e-14
 
 
@@ -103,8 +101,8 @@ def one_step_delta_in(direction: Direction, loss: PrivacyLoss, epsilon: float, *
     if not loss.has_pair:
         return float(upward)
     sign = 1.0 if upward else -1.0
-    if math.isfinite(loss.pure_epsilon) and not loss.ends_exactly:
-        epsilon = max(0.0, epsilon - sign * _EDGE_ALLOWANCE * loss.pure_epsilon)
+    if math.isfinite(loss.pure_epsilon):
+        epsilon = max(0.0, epsilon - sign * loss.end_error * loss.pure_epsilon)
     profile = loss.excess(np.array([epsilon]), remove=direction is Direction.REMOVE)[0]
     return min(1.0, float(profile) * (1.0 + 2.0 * sign * _PROFILE_ALLOWANCE))
 

@@ -30,14 +30,14 @@ class LaplaceLoss(PrivacyLoss):
     """Loss of two Laplace laws of scale b whose centres differ by the sensitivity.
 
     Attributes:
-        epsilon: Sensitivity over b, the largest loss.
+        epsilon: Sensitivity over b, the largest loss, which is rounded.
     """
 
     epsilon: float
 
     symmetric = True
     has_pair = True
-    ends_exactly = True
+    end_error = 2.0**-51
     moments_within = 3.0 * _ALLOWANCE
 
     @property

@@ -65,7 +65,8 @@ class PrivacyLoss(ABC):
 
     Attributes:
         moments: The method by which `log_moment` is computed.
-        ends_exactly: Whether the profile keeps its relative accuracy up to the largest loss.
+        end_error: The relative error of the largest loss, at which the profile reaches zero. The profile keeps its
+            relative accuracy up to this distance from it.
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
         has_own_moments: Whether an enclosed loss has moments of its own, other than those of ``dominating``.
@@ -77,7 +78,7 @@ class PrivacyLoss(ABC):
 
     __slots__ = ()
     moments: ClassVar[Moments] = Moments.CLOSED_FORM
-    ends_exactly: ClassVar[bool] = False
+    end_error: ClassVar[float] = 1e-12
     is_mixture: ClassVar[bool] = False
     is_enclosed: ClassVar[bool] = False
     has_own_moments: ClassVar[bool] = True

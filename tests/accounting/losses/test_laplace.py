@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import math
+
 import mpmath as mp
 import numpy as np
 import pytest
 
+from accounting.events import Event, Laplace
+from accounting.groups import group_delta_for_epsilon, group_epsilon_for_delta
 from accounting.losses.laplace import LaplaceLoss
+from accounting.relations import NeighboringRelation
 
 EPSILONS = [1e-6, 1e-3, 0.1, 2.0, 50.0, 900.0]
 
@@ -47,3 +52,21 @@ def test_excess_is_the_integral_of_the_densities() -> None:
             [-5, 0, (1.5 + epsilon) / 2, 1.5, 4, 60],
         )
         assert float(loss.excess(np.array([epsilon]))[0]) == pytest.approx(float(exact), abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_near_its_largest_loss_the_truth_is_still_inside(size: int) -> None:
+    """The largest loss is a rounded quotient, and a small delta is decided by its last digits."""
+    rng = np.random.default_rng(7)
+    for _ in range(100):
+        noise, share = math.exp(rng.uniform(-2.0, 3.0)), math.exp(rng.uniform(-32.0, -2.0))
+        event, relation = Event(Laplace(noise)), NeighboringRelation.ADD_OR_REMOVE_ONE
+        with mp.workdps(50):
+            largest = size / mp.mpf(noise)
+            epsilon = float(largest * (1 - share))
+            exact_delta = -mp.expm1((epsilon - largest) / 2)
+            delta = group_delta_for_epsilon([event], relation, epsilon, size).value
+            assert delta.lower <= exact_delta <= delta.upper
+            exact_epsilon = largest + 2 * mp.log1p(-mp.mpf(delta.upper))
+            found = group_epsilon_for_delta([event], relation, delta.upper, size).value
+            assert found.lower <= exact_epsilon <= found.upper
