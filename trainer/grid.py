@@ -3,9 +3,9 @@ relies on.
 
 A record's contribution is divided by its bound, so that it is no longer than 1. A sum of contributions is formed piece
 by piece; each piece's sum is rounded to a whole multiple of gamma = 2^-k, and the integers are added without error. The
-noise is R = round(K Z), drawn exactly (`trainer.exact`), with K the noise multiplier over gamma. Only q + R leaves,
-and q + round(K Z) = round(q + K Z): what is released is a function of the continuous mechanism's output, so every bound
-that is proved for the continuous mechanism holds for the released integers.
+noise is R = round(K Z), drawn exactly (`trainer.exact`), with K the noise multiplier over gamma. Only q + R is
+released, and q + round(K Z) = round(q + K Z): what is released is a function of the continuous mechanism's output, so
+every bound that is proved for the continuous mechanism holds for the released integers.
 
 Why one record moves q by at most 1 / gamma in the norm of the claim. The record is in one piece, and the others are
 equal bit by bit. Let m be the margin, e the relative error of norms, u the unit roundoff, and E a piece's summation

@@ -81,7 +81,7 @@ class Layout:
 
     @property
     def bound(self) -> float:
-        """C: no row adds a vector that is longer in the l2 norm."""
+        """The bound C: no row adds a vector that is longer in the l2 norm."""
         return math.nextafter(math.sqrt(len(self.sizes)), math.inf)
 
     @property

@@ -120,7 +120,7 @@ def check_rounding(proposal: Proposal) -> None:
         assert isinstance(phase, RecursiveSelections), "plans of recursive gradients have no other phases"
         if not rounding_is_paid_for(phase, radius):
             raise InvalidValue(
-                "the rounding errors of so many steps of this size exceed the margin that is kept for them; ask for fewer",
+                "the rounding of so many steps of this size exceeds the margin that is kept for it; ask for fewer",
                 pointer=("iterations",),
             )
 
@@ -136,7 +136,7 @@ def _checked(plan: Plan) -> tuple[RecursiveSelections, float]:
     check_kept("lipschitz", phase.lipschitz)
     if not rounding_is_paid_for(phase, radius):
         raise InvalidValue(
-            "the rounding errors of so many steps of this size exceed the margin that is kept for them; use fewer",
+            "the rounding of so many steps of this size exceeds the margin that is kept for it; use fewer",
             pointer=("phases", 0, "selections"),
         )
     return phase, radius

@@ -66,7 +66,7 @@ def to_approximate(stated: Stated, target: Target) -> Converted:
 
 
 def to_attack_risk(stated: Stated, target: Target) -> Converted:
-    """Return the advantage t with 2 t artanh(t) = rho, or the true positive rate of such laws on two outcomes."""
+    """Return the advantage t with 2 t artanh(t) = rho, or the true positive rate of such laws with two outcomes."""
     risk = attack_risk(region(stated.rho, _omega(stated)), target)
     alternatives = textbook_risks(stated.rho, target, _omega(stated))
     return Converted(risk, REGION_METHOD, True, REGION_SOURCE, alternatives)

@@ -33,7 +33,7 @@ class GroupPair(GaussianPair):
     """A `GaussianPair` with ``probability`` 1 - w_0.
 
     Attributes:
-        log_weights: log w_h, h = 0, ..., H.
+        log_weights: The logarithms of the weights w_h, h = 0, ..., H.
     """
 
     log_weights: tuple[float, ...]

@@ -183,7 +183,7 @@ class GaussianPairStep:
 def _sum_on_axis(
     law: Law, band: Ends, rule: Rule, tilts: Array, digits: float, cancellation: float, rows: Array
 ) -> None:
-    """Sum a rule on the real line into the rows of a table: `moments_at`, with the errors of the rule as well."""
+    """Sum a rule on the real line into the rows of a table: the moments of `moments_at`, and the errors of the rule."""
     first, count, spacing = rule
     base, loss, log_mass = np.empty(count), np.empty(count), np.empty(count)
     log_weight = _log_weight(spacing, law[1])

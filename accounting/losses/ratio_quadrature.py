@@ -127,7 +127,7 @@ class RatioLaw:
 
     @classmethod
     def laplace(cls, loss: float, *, above_zero: bool) -> RatioLaw:
-        """Return y = loss (|x| - |x - 1|), x Laplace with scale 1/loss: all of it, or y >= 0."""
+        """Return the law of y = loss (|x| - |x - 1|), x Laplace with scale 1/loss; or only its part y >= 0."""
         right = (-loss - math.log(2.0), loss)
         masses = (right,) if above_zero else (right, (-math.log(2.0), -loss))
         return cls(-0.5 * loss - math.log(4.0), 0.0, 0.0 if above_zero else -loss, loss, masses)

@@ -74,7 +74,7 @@ class LpSetting:
     """The setting that the spec states.
 
     Attributes:
-        problem: L_0, L_1 (0 if the algorithm has no use for it) and M.
+        problem: The constants L_0, L_1 (0 if the algorithm does not use it) and M.
         norm_order: The order p of the norm of parameters.
         dimension: Number d of parameters.
         regularity: The regularity of the dual norm: the noise is of its smooth norm.
@@ -121,7 +121,7 @@ def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
         )
     if spec.domain is not None and not isinstance(spec.domain, LpBall):
         raise InvalidValue(
-            f"the domain is an l_p ball with 1 < p <= 2, of kind lp_ball; got {spec.domain.kind}",
+            f"the domain must be an l_p ball with 1 < p <= 2, of kind lp_ball; got {spec.domain.kind}",
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )

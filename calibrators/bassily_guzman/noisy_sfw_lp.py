@@ -135,7 +135,7 @@ def layout(spec: Spec) -> Layout:
     """
     n = spec.dataset_size
     if n < 4:
-        raise InvalidValue(f"at least 4 records are read, got dataset_size {n}", pointer=("dataset_size",))
+        raise InvalidValue(f"dataset_size must be at least 4, got {n}", pointer=("dataset_size",))
     refuse(spec, batch_size="the batches follow from dataset_size and iterations: leave batch_size out")
     first = n // 2
     iterations = math.isqrt(n) if spec.iterations is None else spec.iterations

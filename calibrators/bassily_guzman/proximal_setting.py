@@ -173,9 +173,9 @@ def _diameter(spec: Spec, given: Given) -> float | None:
     """Return M of the assumptions or of the spec's domain, which must agree; None if neither is given."""
     if not isinstance(spec.domain, L2Ball | None):
         raise InvalidValue(
-            f"the domain is an l2 ball, or left out; got {spec.domain.kind}. In other norms than l2 the domain and the "
-            "ball about a round's start have no common projection in closed form, and near p = 1 the weak convexity "
-            "of l2 is not enough",
+            f"the domain must be an l2 ball, or left out; got {spec.domain.kind}. In other norms than l2 the domain "
+            "and the ball about a round's start have no common projection in closed form, and near p = 1 the weak "
+            "convexity of l2 is not enough",
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )

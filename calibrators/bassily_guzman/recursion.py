@@ -89,7 +89,7 @@ class Recursion:
         return (1.0 - self.step_size) * self.change_bound(problem) + self.step_size * problem.lipschitz
 
     def ranges(self, problem: Problem) -> tuple[float, float]:
-        """Return the range w_t for records of the first step, and that for records of all other steps; see the module."""
+        """Return the range w_t for records of the first step, and that for other records; see the module."""
         first = problem.diameter * problem.lipschitz / self.first_batch
         return first, problem.diameter * self.increment_bound(problem) / self.batch
 

@@ -150,7 +150,7 @@ def _diameter(spec: Spec, given: Given) -> float:
     """Return M of the assumptions or of the spec's domain, which must agree."""
     if spec.domain is not None and not isinstance(spec.domain, L1Ball):
         raise InvalidValue(
-            f"the domain is an l1 ball, whose vertices are selected; got {spec.domain.kind}",
+            f"the domain must be an l1 ball, whose vertices are selected; got {spec.domain.kind}",
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )

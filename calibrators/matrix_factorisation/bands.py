@@ -176,7 +176,7 @@ def _check_sizes(spec: Spec) -> None:
         return
     if spec.iterations is not None and bands > spec.iterations:
         raise InvalidValue(
-            f"noise over {bands} steps needs as many: use at most {spec.iterations} bands, or more iterations",
+            f"{bands} bands need at least as many steps: use at most {spec.iterations} bands, or more iterations",
             pointer=("correlation", "bands"),
         )
     what = "steps in an epoch" if spec.sampling == FixedOrderEpochs.kind else "groups that fill a batch"

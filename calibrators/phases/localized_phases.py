@@ -62,7 +62,7 @@ class LocalizedPhase(StructuredPhase):
     def check(self) -> None:
         blocks = len(self.records)
         if not 1 <= blocks <= MAX_BLOCKS:
-            raise InvalidValue(f"there are 1 to {MAX_BLOCKS} blocks", pointer=("records",))
+            raise InvalidValue(f"the number of blocks must be 1 to {MAX_BLOCKS}", pointer=("records",))
         for name in ("inner_iterations", "max_grad_norm", "noise_stddev_on_mean"):
             if len(getattr(self, name)) != blocks:
                 raise InvalidValue(f"{name} must have one number for each block", pointer=(name,))

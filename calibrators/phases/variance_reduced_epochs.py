@@ -51,7 +51,7 @@ class VarianceReducedEpochs(StructuredPhase):
 
     def check(self) -> None:
         if not 1 <= len(self.inner_iterations) <= MAX_EPOCHS:
-            raise InvalidValue(f"there are 1 to {MAX_EPOCHS} epochs", pointer=("inner_iterations",))
+            raise InvalidValue(f"the number of epochs must be 1 to {MAX_EPOCHS}", pointer=("inner_iterations",))
         if self.event.count != self.steps:
             raise InvalidValue(_WORDS, pointer=("event",))
 

@@ -167,7 +167,8 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
     )
     if spec.batch_size not in (None, 1):
         raise Unsupported(
-            "the stability of the steps is proved for one record in each: batch_size is 1", pointer=("batch_size",)
+            "the stability of the steps is proved only for one record a step: batch_size must be 1",
+            pointer=("batch_size",),
         )
     refuse(spec, penalty="dp_sgd_output has no penalty; put it into the loss and the constants")
 

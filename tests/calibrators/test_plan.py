@@ -269,7 +269,7 @@ def test_coefficients_of_correlated_steps_are_whole_numbers_over_a_power_of_two(
     alone = correlated(event=replace(CORRELATED, mechanism=CorrelatedGaussian(1.0, (1.0,))))
     assert (alone.coefficient_bits, alone.whole_coefficients) == (0, (1,))
     for index, wrong in enumerate([(0.1,), (0.75, 0.5 - 2.0**-21), (0.75, 0.5, 1e-9), (1.5,)]):
-        with pytest.raises(InvalidValue, match=r"multiples of 2\^-20, 1 at most") as caught:
+        with pytest.raises(InvalidValue, match=r"multiples of 2\^-20 and at most 1") as caught:
             correlated(event=replace(CORRELATED, mechanism=CorrelatedGaussian(1.0, wrong)))
         assert caught.value.pointer == ("event", "mechanism", "coefficients", index % 3)
 
