@@ -43,13 +43,11 @@ class TreeHead:
             NotAsKept: the tree does not begin with it.
         """
         if kept.origin != self.origin:
-            raise NotAsKept(f"the checkpoint that was kept is of {kept.origin}, and this is {self.origin}")
+            raise NotAsKept(f"the kept checkpoint belongs to {kept.origin}, and this ledger is {self.origin}")
         if kept.size > self.size:
-            raise NotAsKept(
-                f"the checkpoint that was kept has {kept.size} entries, and the tree {self.size}: some are missing"
-            )
+            raise NotAsKept(f"the kept checkpoint has {kept.size} entries, and the tree {self.size}: some are missing")
         if root != kept.root:
-            raise NotAsKept(f"the first {kept.size} entries are not those of the checkpoint that was kept")
+            raise NotAsKept(f"the first {kept.size} entries are not those of the kept checkpoint")
 
 
 @dataclass(frozen=True)
