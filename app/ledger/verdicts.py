@@ -65,7 +65,7 @@ class CertificateReport:
     first_bad: BadPlace | None
 
     def in_words(self) -> str:
-        """One line."""
+        """Return the verdict in one line."""
         return f"{self.certificates} certificates of {self.reservations} reservations are verified"
 
 
@@ -126,7 +126,7 @@ class Verdict:
         return replace(self, head=None, tree=None, first_bad=report.first_bad)
 
     def in_words(self) -> str:
-        """One line."""
+        """Return the verdict in one line."""
         proofs = "" if self.certificates is None else f"; {self.certificates.in_words()}"
         prices = "" if self.prices is None else f"; {self.prices.in_words()}"
         if self.first_bad is None:
