@@ -295,7 +295,7 @@ def test_an_export_is_verified_elsewhere_with_a_checkpoint_and_a_public_key_alon
     assert "it is not an entry" in not_valid("--export", str(early), "--checkpoint", str(kept))
     tree = client.get("/v1/ledger/export", params={"budget_id": root["id"]}).content
     early.write_bytes(tree)
-    assert "has not all budgets" in not_valid("--export", str(early), "--checkpoint", str(kept))
+    assert "lacks budgets" in not_valid("--export", str(early), "--checkpoint", str(kept))
     ok(context.settings, "verify", "--export", str(early))
 
 

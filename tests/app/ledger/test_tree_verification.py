@@ -270,7 +270,7 @@ def test_another_ledger_in_its_place_is_caught(signed: list[transparency.SignedC
     integrate(database)
     bad = first_bad(database, signed[0].checkpoint)
     assert bad.reason.startswith("the kept checkpoint belongs to epsilond/led_")
-    assert bad.reason.endswith(", and this is epsilond/led_other")
+    assert bad.reason.endswith(", and this ledger is epsilond/led_other")
 
 
 def test_every_earlier_checkpoint_is_one_that_the_tree_begins_with(
