@@ -31,12 +31,11 @@ _POLYAK = (
 _ANYWHERE = "Nothing bounds the parameters: give a domain. Its size is a choice, and not a fact about the records."
 _COORDINATES = (
     "No declared bound is about single coordinates of the gradients. If a bound on them is public knowledge, give it "
-    "here with "
-    "its moment_order: Lemma 21 of Lowy & Razaviyayn turns it into a moment_bound."
+    "here with its moment_order: Lemma 21 of Lowy & Razaviyayn turns it into a moment_bound."
 )
 _LOWER_MOMENT = (
     "The declared bounds imply no smaller number for it than for the next higher moment, whose bound is used if this "
-    "one is left out. A smaller number must be public knowledge. {_NOT_ESTIMATED}"
+    f"one is left out. A smaller number must be public knowledge. {_NOT_ESTIMATED}"
 )
 _AWAY = "The domain does not contain zero, so a run starts elsewhere; lipschitz times diameter is a bound."
 _MINIMISER = "The minimiser depends on the records; the diameter of a domain bounds how far it is from the start."
