@@ -40,7 +40,7 @@ class CalibrateRequest(AlgorithmFields):
         description="The field that is left out of the request, or of `target` for epsilon and delta.",
     )
     budget_id: Identifier | None = Field(
-        None, description="Also show what the plan would cost in this budget, if the target is not the budget itself."
+        None, description="Show what the plan would cost in this budget, too, if the target is not the budget itself."
     )
     judge_literal: bool = Field(
         False,

@@ -50,7 +50,8 @@ DtypeName = Literal["float32", "float64"]
 
 
 class StepSizeScheduleChoice(Schema):
-    """How step sizes change over a run, in which `step_size` is the largest; the bare kind as a string will do."""
+    """How step sizes change over a run, where `step_size` is the largest. The kind alone, as a string, is accepted,
+    too."""
 
     kind: Course = Field(
         strict=False,
@@ -187,7 +188,8 @@ class AlgorithmFields(Schema):
         SamplingChoice | None,
         BeforeValidator(_shorthand, json_schema_input_type=SamplingChoice | str | None),
         Field(
-            description="One of the algorithm's `samplings`; the bare kind as a string will do. If left out, it is "
+            description="One of the algorithm's `samplings`; the kind alone, as a string, is accepted. If left out, it "
+            "is "
             "the first that is accounted under the relation, which is poisson for DP-SGD and similar algorithms; a "
             "preset may take full batches."
         ),

@@ -83,7 +83,8 @@ class AuditBody(Schema):
     confidence: float
     finding: FindingBody = Field(description="The finding at the requested delta.")
     strongest: FindingBody | None = Field(
-        description="The finding at the delta of a fixed list where the bound exceeds the claim most; null for one_run."
+        description="The finding at that delta of a fixed list at which the bound exceeds the claim most; null for "
+        "one_run."
     )
     method: str
     design: str

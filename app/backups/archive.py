@@ -120,8 +120,8 @@ class ArchiveReader:
         """
         if not hmac.compare_digest(seal(self._text).encode(), self._seal):
             raise ArchiveRefused(
-                "Its seal is not that of this content secret: the archive was changed after it was made, or the secret "
-                "here is that of another ledger."
+                "Its seal does not fit this content secret: the archive was changed after it was made, or the secret "
+                "here belongs to another ledger."
             )
 
     def check(self, done: Done) -> None:

@@ -136,8 +136,9 @@ def _require_this_backup(context: Context, manifest: Manifest) -> None:
         if inspect(session.connection()).has_table("merkle_trees") and ledger_facts(session) == manifest.ledger:
             return
     raise RestoreRefused(
-        "A restore was interrupted here, and the database has something else in it than this backup. Give an empty "
-        f"database, or remove the file {context.settings.unfinished_restore_file} and see what the database is."
+        "A restore was interrupted here, and the database holds something other than this backup. Give an empty "
+        f"database, or remove the file {context.settings.unfinished_restore_file} after checking what the "
+        "database holds."
     )
 
 

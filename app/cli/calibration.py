@@ -183,7 +183,7 @@ def advise(
 def _refuse_budgets(named: bool, path: str) -> None:
     if named:
         fail(
-            "What a budget has left is known to its server alone, and none is asked here: send this request to its "
+            "Only its server knows what a budget has left, and this command asks no server: send this request to its "
             f"POST {path}."
         )
 

@@ -164,7 +164,7 @@ def _risks(risk: Body) -> tuple[tuple[str, str], ...]:
     [at_one_percent], [even] = risk["true_positive_rates"], risk["bayes_risks"]
     advantage, right = risk["advantage"]["upper"], even["success_probability"]["upper"]
     return (
-        ("true less false positive rate (the advantage)", f"at most {at_most(advantage)}"),
+        ("true positive rate minus false positive rate (the advantage)", f"at most {at_most(advantage)}"),
         ("members found, where 1 % of others are taken for members", _percent(at_one_percent["tpr"]["upper"])),
         ("right guesses, where a record is in the data with probability one half", _percent(right)),
     )

@@ -149,7 +149,7 @@ def _at_its_line(fault: Mapping[str, Any], columns: Sequence[Mapping[str, Any]])
     column = columns[int(within[1])]
     name, detail = column["name"] or "a line without a name", fault["detail"]
     if not column.get("categories", True):
-        detail = f"What values has it? Write “{name}: 0 to 10” or “{name}: no, yes”."
+        detail = f"Which values does it have? Write “{name}: 0 to 10” or “{name}: no, yes”."
     return {**fault, "pointer": "/columns", "detail": f"{name}: {detail}"}
 
 

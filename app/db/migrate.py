@@ -29,7 +29,7 @@ class UnknownRevision(Exception):
 
 
 class BrokenReferences(Exception):
-    """At its commit, a transaction refers to rows that do not exist."""
+    """A transaction refers to rows that do not exist at its commit."""
 
 
 def upgrade(database_url: str, revision: str = "head") -> None:

@@ -55,8 +55,8 @@ def enter_life(connection: Connection, number: int, life: str, moment: datetime,
 def heads(connection: Connection, ids: Collection[str] | None = None) -> dict[str, Head]:
     """Return the ends of the chains of some budgets and of the register, or of all budgets.
 
-    The runs of a sweep share its entries. To prevent that a run is started twice, the start of each run counts as a
-    separate chain. It has one entry, whose hash is the name of the run's noise stream.
+    The runs of a sweep share its entries. So that no run is started twice, the start of each run counts as a separate
+    chain. It has one entry, whose hash is the name of the run's noise stream.
     """
     dialect = connection.dialect.name
     values = {} if ids is None else {"ids": as_list(dialect, list(ids))}

@@ -149,7 +149,7 @@ def open_note(note: str, key: VerifierKey) -> Checkpoint:
     """
     checkpoint, signatures = read_note(note)
     if checkpoint.origin != key.name:
-        raise InvalidNote(f"the checkpoint is of {checkpoint.origin}, and the public key of {key.name}")
+        raise InvalidNote(f"the checkpoint belongs to {checkpoint.origin}, and the public key to {key.name}")
     if not is_signed_by(key, checkpoint, signatures):
         raise InvalidNote("the checkpoint has no signature of the public key")
     return checkpoint

@@ -160,7 +160,7 @@ def consistency_path(read: Read, first: int, second: int) -> list[bytes]:
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> bool:
-    """Section 2.1.3.2: whether the leaf with this hash has this place in the tree with this root."""
+    """Return whether the leaf with this hash has this place in the tree with this root (section 2.1.3.2)."""
     if not 0 <= index < size:
         return False
     place, last, found = index, size - 1, leaf
@@ -178,7 +178,7 @@ def verify_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], 
 
 
 def verify_consistency(first: int, second: int, first_root: bytes, second_root: bytes, path: Sequence[bytes]) -> bool:
-    """Section 2.1.4.2: whether the tree with the second root begins with the one with the first."""
+    """Return whether the tree with the second root begins with the tree that has the first root (section 2.1.4.2)."""
     if not 0 <= first <= second:
         return False
     if first in (0, second):

@@ -163,7 +163,7 @@ class PriceReport:
         return min(found, key=lambda each: each.leaf_index, default=None)
 
     def in_words(self) -> str:
-        """One clause."""
+        """Return the result in one clause."""
         counts = ", ".join(f"{self.entries[each]} {str(each).replace('_', ' ')}" for each in PriceClass)
         return f"{self.prices} different prices of {sum(self.entries.values())} charges: {counts}"
 

@@ -43,13 +43,11 @@ class TreeHead:
             NotAsKept: the tree does not begin with it.
         """
         if kept.origin != self.origin:
-            raise NotAsKept(f"the checkpoint that was kept is of {kept.origin}, and this is {self.origin}")
+            raise NotAsKept(f"the kept checkpoint belongs to {kept.origin}, and this ledger is {self.origin}")
         if kept.size > self.size:
-            raise NotAsKept(
-                f"the checkpoint that was kept has {kept.size} entries, and the tree {self.size}: some are missing"
-            )
+            raise NotAsKept(f"the kept checkpoint has {kept.size} entries, and the tree {self.size}: some are missing")
         if root != kept.root:
-            raise NotAsKept(f"the first {kept.size} entries are not those of the checkpoint that was kept")
+            raise NotAsKept(f"the first {kept.size} entries are not those of the kept checkpoint")
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class CertificateReport:
     first_bad: BadPlace | None
 
     def in_words(self) -> str:
-        """One line."""
+        """Return the verdict in one line."""
         return f"{self.certificates} certificates of {self.reservations} reservations are verified"
 
 
@@ -128,7 +126,7 @@ class Verdict:
         return replace(self, head=None, tree=None, first_bad=report.first_bad)
 
     def in_words(self) -> str:
-        """One line."""
+        """Return the verdict in one line."""
         proofs = "" if self.certificates is None else f"; {self.certificates.in_words()}"
         prices = "" if self.prices is None else f"; {self.prices.in_words()}"
         if self.first_bad is None:

@@ -63,7 +63,8 @@ class DpEventSource(Schema):
     )
     accountant: Literal["rdp", "pld"] = Field(
         "rdp",
-        description="Whose number is compared. `rdp`: dp-accounting's Renyi accountant. `pld`: Its accountant of "
+        description="The accountant whose number is compared. `rdp`: dp-accounting's Renyi accountant. `pld`: Its "
+        "accountant of "
         "privacy loss distributions.",
     )
     noise_over: NoiseOver = Field(

@@ -33,7 +33,7 @@ def page(
         session: A session.
         budget_id: The budget whose reservations are listed.
         before: None for the first page.
-        limit: Most reservations.
+        limit: The largest number of reservations.
         state: List only reservations in this state.
         purpose: List only reservations with exactly this purpose.
         overdue_at: List only started reservations whose time was over at this moment.
@@ -64,7 +64,7 @@ def priced_by_others(
         session: A session.
         engine_version: The version of this engine.
         after: The budget and the sequence number of the last one that was seen; ("", 0) at first.
-        limit: Most reservations.
+        limit: The largest number of reservations.
     """
     counted = (ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED)
     statement = (

@@ -205,7 +205,7 @@ def _check_release(grid: Grid, law: RandomTrials, *, is_public: bool) -> list[st
         detail = (
             "the time that a sweep takes tells the number of its trials, which must stay secret: give the seconds "
             "after which all of them have surely ended. They run one after the other, and "
-            f"{QUANTILE:.1%} of sweeps with this law make at most {most}: {most} times what one run takes is right"
+            f"{QUANTILE:.1%} of sweeps with this law make at most {most}: {most} times the duration of one run is right"
         )
         raise unprocessable("missing", detail, "release_after_s")
     if after is None or is_public:
@@ -214,8 +214,8 @@ def _check_release(grid: Grid, law: RandomTrials, *, is_public: bool) -> list[st
     if after < least:
         detail = (
             f"{after} s hide nothing: a run on private data takes a second at least, and {QUANTILE:.1%} of sweeps with "
-            f"this law make at most {most}, one after the other. Give {least} s at least; {least} times what one run "
-            "takes is right"
+            f"this law make at most {most}, one after the other. Give {least} s at least; {least} times the duration "
+            f"of one run is right"
         )
         raise unprocessable("out_of_range", detail, "release_after_s")
     return [

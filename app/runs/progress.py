@@ -89,7 +89,7 @@ class Listener:
         return True
 
     async def rest(self, seconds: float) -> None:
-        """Wait for so many seconds whatever the news, unless the stream is to end."""
+        """Wait for this many seconds even if there is news, unless the stream must end."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
         while not self.ending and clock() < until:

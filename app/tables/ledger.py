@@ -42,7 +42,7 @@ class Budget(Base):
     """A limit on privacy loss, and how much of it is used.
 
     Amounts are lists of integers in the filter's units, one per order in a Rényi filter. They include charges to all
-    budgets below. `headroom` decides admission; the database prevents that it becomes negative, unless a correction
+    budgets below. `headroom` decides admission; the database keeps it from becoming negative, unless a correction
     exceeded the limit. `path` consists of the ids from the root to the budget. The row is the lock of everything that
     concerns the budget.
     """

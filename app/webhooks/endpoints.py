@@ -103,7 +103,7 @@ def disable_webhook(
     webhook_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """From now on, no message is written or sent. Messages that wait are kept."""
+    """No message is written or sent from now on. Messages that wait are kept."""
     return _set_state(context, principal, key, "disable_webhook", webhook_id, WebhookState.DISABLED)
 
 

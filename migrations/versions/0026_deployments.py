@@ -1,4 +1,4 @@
-"""Add what operators say of their deployments, once for each budget.
+"""Add operators' statements about their deployments, once for each budget.
 
 Revision ID: 0026
 Revises: 0025

@@ -1,4 +1,4 @@
-"""Add the issuer and subject of accounts, which a provider signs in, to the keys.
+"""Add the issuer and the subject of a provider's accounts to the keys.
 
 Revision ID: 0027
 Revises: 0026

@@ -1,4 +1,4 @@
-"""Add the cosignatures that witnesses make of checkpoints.
+"""Add the cosignatures of checkpoints by witnesses.
 
 Revision ID: 0028
 Revises: 0027

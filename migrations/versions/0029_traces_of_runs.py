@@ -1,6 +1,6 @@
-"""The request that began a run, as its trace knows it; and an index of what each witness cosigned last.
+"""A link to the trace of the request that began a run, and an index of each witness's newest cosignature.
 
-Runs from before have no link.
+Older runs have no link.
 
 Revision ID: 0029
 Revises: 0028

@@ -173,7 +173,7 @@ def test_a_simulation_carries_penalty_and_intercept_and_says_so(reader):
     assert found["fit_intercept"] is True
     assert found["penalty"] == {"kind": "l2", "strength": 0.05}
     details = " ".join(found["details"])
-    assert "a constant 1" in details
+    assert "a constant feature 1" in details
     assert "the l2 penalty of strength 0.05" in details
     assert "0.05 strongly convex, but the problem says 0.1" in details
     body["simulation"] |= {"penalty": {"kind": "l2", "strength": 0.1}}

@@ -152,7 +152,7 @@ def test_an_archive_without_its_seal_is_refused(tmp_path: Path) -> None:
 
 def test_a_consistent_archive_under_another_secret_is_refused(tmp_path: Path) -> None:
     changed = made_again(in_manifest(lambda m: m.update(service_version="2")), sealed=False)
-    with pytest.raises(ArchiveRefused, match="seal is not that of this content secret"):
+    with pytest.raises(ArchiveRefused, match="seal does not fit this content secret"):
         read_all(tmp_path / "a", changed)
 
 

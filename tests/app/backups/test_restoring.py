@@ -240,7 +240,7 @@ def test_an_archive_of_another_secret_is_refused_before_anything_is_written(home
     there = home.elsewhere(tmp_path / "there")
     (there.folder / "secret.key").write_bytes(b"k" * 64)
     before = contents(there)
-    with pytest.raises(ArchiveRefused, match="seal is not that of this content secret"):
+    with pytest.raises(ArchiveRefused, match="seal does not fit this content secret"):
         there.restore(tmp_path / "b")
     assert contents(there) == before
 

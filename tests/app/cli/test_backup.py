@@ -48,7 +48,7 @@ def test_a_backup_is_checked_without_a_database(home: Home, tmp_path: Path) -> N
     assert "seal             not checked" in result.stdout
     assert "warning: Without the secret, the seal was not checked" in result.stderr
     assert not (tmp_path / "nowhere").exists(), "no secret was made"
-    assert "seal is not that of this content secret" in refused(
+    assert "seal does not fit this content secret" in refused(
         "check-backup", path, env=env | {"EPSILOND_SECRET_KEY": "k" * 32}
     )
 

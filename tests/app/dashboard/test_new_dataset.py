@@ -91,7 +91,7 @@ def test_faults_of_the_declaration_are_at_their_fields_before_any_file(quick: Se
     assert set(found) == {"declared_size", "columns"}
     assert "a: The upper bound must not be below the lower one." in found["columns"]
     assert "c: Every category must be listed once." in found["columns"]
-    assert "b: What values has it?" in found["columns"]
+    assert "b: Which values does it have?" in found["columns"]
     assert "a: 9 to 1\nb\nc: x, x</textarea>" in page.text, "what was typed stays"
 
 

@@ -90,7 +90,7 @@ def test_another_key_or_ledger_is_seen() -> None:
     other = Ed25519PrivateKey.generate()
     with pytest.raises(InvalidNote, match="has no signature of the public key"):
         open_note(NOTE, VerifierKey.of(other, ORIGIN))
-    with pytest.raises(InvalidNote, match="and the public key of epsilond/led_b"):
+    with pytest.raises(InvalidNote, match="and the public key to epsilond/led_b"):
         open_note(NOTE, VerifierKey.of(PRIVATE, "epsilond/led_b"))
 
 

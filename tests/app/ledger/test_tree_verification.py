@@ -232,7 +232,7 @@ def cheaper(rows: Rows) -> Rows:
 
 #: What somebody does who has the database, the code and the server's key.
 REWRITES: dict[str, tuple[Callable[[Rows], Rows], str]] = {
-    "one is cheaper": (cheaper, "the first {size} entries are not those of the checkpoint that was kept"),
+    "one is cheaper": (cheaper, "the first {size} entries are not those of the kept checkpoint"),
     "the last is gone": (lambda rows: rows[:-1], "has {size} entries, and the tree {fewer}: some are missing"),
 }
 
@@ -269,8 +269,8 @@ def test_another_ledger_in_its_place_is_caught(signed: list[transparency.SignedC
     attacks.run(database, "UPDATE merkle_trees SET ledger_id = 'led_other'")
     integrate(database)
     bad = first_bad(database, signed[0].checkpoint)
-    assert bad.reason.startswith("the checkpoint that was kept is of epsilond/led_")
-    assert bad.reason.endswith(", and this is epsilond/led_other")
+    assert bad.reason.startswith("the kept checkpoint belongs to epsilond/led_")
+    assert bad.reason.endswith(", and this ledger is epsilond/led_other")
 
 
 def test_every_earlier_checkpoint_is_one_that_the_tree_begins_with(

@@ -102,7 +102,7 @@ def test_a_row_by_names_is_told_what_a_row_is(quick, run):
     row = dict(zip(["a", "color", SECRET_TEXT], ROWS[0], strict=True))
     answer = predict(quick, run, {"rows": [ROWS[0], row]})
     (fault,) = assert_problem(answer, 422, "invalid_request", "/rows/1")["errors"]
-    assert fault["detail"] == "A row is an array of cells and no object; `columns` says in which order they stand."
+    assert fault["detail"] == "A row is an array of cells, not an object; `columns` gives their order."
     assert SECRET_TEXT not in answer.text
 
 

@@ -291,8 +291,7 @@ class HeldReservation:
         self._started = True
 
     def _give_up(self, error: BaseException) -> None:
-        """After a failed block, commit what may have happened and give back the rest. The block's own error is
-        raised."""
+        """Commit what may have happened in a failed block, and give back the rest. The block's own error is raised."""
         self._ended.set()
         try:
             if self._started:

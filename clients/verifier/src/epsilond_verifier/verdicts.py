@@ -34,8 +34,8 @@ class Verdict:
         verdict: "verified"; "refuted", where the opposite is proved; or "cannot check", with the reason.
         statement: What the certificate states, in words; empty if it could not be read.
         assumed: The theorems by which the pairs dominate the mechanisms. They are not checked here.
-        reason: Why it cannot be checked.
-        sha256: Of the certificate's bytes.
+        reason: Why the certificate cannot be checked.
+        sha256: The SHA-256 of the certificate's bytes.
         undecided: The nodes of a price, from 0 on, at which a bound is not proved.
         checked_with: The versions of this program and of its arithmetic.
     """

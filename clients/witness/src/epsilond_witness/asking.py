@@ -26,8 +26,8 @@ class Refused(Exception):
     """The server answered with an error.
 
     Attributes:
-        status: Of the answer.
-        code: What the service calls the problem; empty if the answer does not say.
+        status: The status of the answer.
+        code: The service's code of the problem; empty if the answer has none.
     """
 
     def __init__(self, status: int, code: str) -> None:

@@ -52,7 +52,7 @@ class Look:
     Attributes:
         at: When, in seconds since 1970.
         size: Entries of the newest checkpoint that was accepted; None if there is none.
-        cosigned_at: When enough witnesses had cosigned; None if none are asked for, or there were not enough.
+        cosigned_at: When enough witnesses had cosigned; None if no witnesses are required, or if there were not enough.
         alerts: What is wrong, and in words; empty if nothing is.
     """
 
@@ -79,7 +79,7 @@ class Monitor:
         folder: Where the newest checkpoint is kept, and both of any two that contradict each other.
         url: The address of the service.
         logs: The keys that sign the ledger's checkpoints, all of one name.
-        token: The service's key of whoever looks, with the scope ``auditor``.
+        token: An API key of the service with the scope ``auditor``.
         witnesses, quorum: A good checkpoint has cosignatures of ``quorum`` of these keys.
         max_age_s: Age up to which a cosignature counts towards the quorum without an alert.
         clock: Returns the seconds since 1970.
@@ -132,7 +132,7 @@ class Monitor:
         return Look(self.clock(), None if kept is None else kept.size, cosigned_at, alerts)
 
     def _witnessed(self, alerts: dict[Alert, str]) -> Note | None:
-        """The newest checkpoint that enough witnesses have cosigned."""
+        """Return the newest checkpoint that enough witnesses have cosigned."""
         try:
             return self._checkpoint({"witnessed": "true"})
         except Refused as error:
@@ -155,10 +155,10 @@ class Monitor:
         return note
 
     def _check(self, before: Note, after: Note) -> None:
-        """See that a checkpoint continues another one.
+        """Check that a checkpoint continues another one.
 
         Raises:
-            _Wrong: it does not.
+            _Wrong: the checkpoint does not.
         """
         notes = (before, after)
         if after.size < before.size:
@@ -178,10 +178,11 @@ class Monitor:
         return path if all(len(node) == WIDTH for node in path) else ()
 
     def _quorum_at(self, note: Note) -> int:
-        """The time at which enough witnesses had cosigned a note: that of the oldest cosignature which counts.
+        """Return the time at which enough witnesses had cosigned a note, which is the time of the oldest cosignature
+        that counts.
 
         Raises:
-            _Wrong: too few have.
+            _Wrong: too few witnesses have cosigned.
         """
         try:
             times = [time for each in self.witnesses if (time := note.cosigned_at(each)) is not None]

@@ -35,7 +35,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Key:
-    """A public key with the name of whoever signs with it."""
+    """A public key with the name of its owner."""
 
     name: str
     kind: Kind
@@ -81,7 +81,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Signature:
-    """A line below a note: who says to have signed it."""
+    """A line below a note, which names its signer."""
 
     name: str
     key_id: bytes
@@ -99,9 +99,9 @@ class Note:
 
     Attributes:
         text: What is signed, with the end of its last line.
-        origin: Which log it is of.
-        size, root: Of the log's tree.
-        signatures: Its lines.
+        origin: The log of the checkpoint.
+        size, root: Size and root of the log's tree.
+        signatures: The lines of signatures.
     """
 
     text: str

@@ -146,8 +146,8 @@ def test_a_method_that_is_not_taken_is_answered_with_all_that_are(browser: TestC
         ({"aud": ["epsilond", "another-client"]}, "another client"),
         ({"azp": "another-client"}, "another client"),
         ({"iss": "https://evil.example"}, "another issuer"),
-        ({"exp": 1}, "past its time"),
-        ({"groups": []}, "nothing here is allowed"),
+        ({"exp": 1}, "it has expired"),
+        ({"groups": []}, "neither you nor your groups have rights"),
     ],
 )
 def test_an_id_token_that_is_not_of_this_attempt_signs_nobody_in(
