@@ -38,7 +38,7 @@ from benchmarks.runs.work import BUDGET, run_request
 
 SLOTS = 6
 #: About a second of steps for each run.
-ITERATIONS = 1000
+ITERATIONS = 2000
 LOOK_S = 0.1
 GOAL = 1.7
 #: There are many rounds of few runs, since the median of the rounds tolerates other load on the machine.
