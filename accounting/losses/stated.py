@@ -122,8 +122,8 @@ class ApproximateDpLoss(PrivacyLoss):
         return self.delta
 
     @property
-    def without_failure(self) -> RandomizedResponseLoss:
-        return RandomizedResponseLoss(self.epsilon)
+    def without_failure(self) -> PureDpLoss:
+        return PureDpLoss(self.epsilon)
 
     @property
     def pure_epsilon(self) -> float:

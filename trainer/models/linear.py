@@ -1,4 +1,4 @@
-"""In linear models the logits are x W + b; a loss of logits decides the rest."""
+"""Linear models have the logits x W + b; a loss of logits decides the rest."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
-from app import VERSION, settings
+from app import VERSION, setting_types
 from app.context import Context
 from app.kit import spans
 from app.main import create_app
@@ -243,6 +243,6 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 
 def test_without_the_packages_it_says_what_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "_TRACING", ("opentelemetry_absent.sdk.trace",))
+    monkeypatch.setattr(setting_types, "_TRACING", ("opentelemetry_absent.sdk.trace",))
     with pytest.raises(ValidationError, match="make tracing"):
         Settings(traces_url="http://127.0.0.1:4318/v1/traces")
