@@ -299,7 +299,7 @@ def test_progress_is_seen_as_it_happens(front: Front) -> None:
         "algorithm": "dp_sgd",
         "dataset_id": "ds_digits",
         "model": {"kind": "softmax_regression"},
-        "iterations": 300,
+        "iterations": 6000,
         "sampling": "full_batch",
         "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
         "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5},

@@ -28,7 +28,7 @@ from app.runs.files_at_rest import count_held, encrypt_anew, held_by_keys
 from app.secrets.material import Purpose
 from app.settings import Settings
 from tests.app.runs.conftest import COLUMNS, HEADER, REQUEST
-from tests.app.secrets.test_rotation_under_traffic import BUDGET, PATIENCE_S
+from tests.app.secrets.test_rotation_under_traffic import BUDGET, HEARD_S, PATIENCE_S
 from tests.app.webhooks.receiver import Receiver, receiving
 from tests.crash.server_process import running_server
 from tests.databases import DatabaseFactory
@@ -95,6 +95,7 @@ class Uploads:
                 thread.join()
 
     def go_on(self) -> None:
+        time.sleep(HEARD_S)
         wanted, deadline = [rounds + 2 for rounds in self.rounds], time.monotonic() + 2 * PATIENCE_S
         while any(have < want for have, want in zip(self.rounds, wanted, strict=True)):
             assert not self.faults, self.faults

@@ -17,6 +17,7 @@ import pytest
 
 from app.auth import database_secrets, service
 from app.auth.database_secrets import SecretRefused
+from app.auth.memory import SECONDS
 from app.auth.principal import Scope
 from app.context import Context
 from app.db.database import Database
@@ -30,6 +31,8 @@ from tests.databases import DatabaseFactory
 BUDGET = {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1000}}
 HELD = {"events": [{"mechanism": {"kind": "zcdp", "rho": 0.001}}], "purpose": "rotation"}
 PATIENCE_S = 60
+#: Longer than a server remembers what its database said of a key.
+HEARD_S = 1.5 * SECONDS
 
 
 @dataclass
@@ -80,7 +83,8 @@ class Traffic:
                 self.rounds[number] += 1
 
     def goes_on(self) -> None:
-        """Wait until each client has come around once more since now, from its first request to its last."""
+        """Wait until the server has heard of all changes, and each client has made a whole round since then."""
+        time.sleep(HEARD_S)
         wanted, deadline = [rounds + 2 for rounds in self.rounds], time.monotonic() + PATIENCE_S
         while any(have < want for have, want in zip(self.rounds, wanted, strict=True)):
             assert time.monotonic() < deadline, self.unexpected
