@@ -146,7 +146,7 @@ class BatchesBody(Schema):
 
 
 class LoaderAdviceBody(Schema):
-    """How much more error a loader's batches cause than Poisson batches, and which choices cause less."""
+    """This states how much more error a loader's batches cause than Poisson batches, and which choices cause less."""
 
     loader: Loader = Field(strict=False)
     detail: str

@@ -15,7 +15,7 @@ WITHOUT_A_KEY = frozenset({LOOPBACK, SERVICE})
 
 
 class EntryKind(StrEnum):
-    """What an entry records, such as the making of a budget, one step of a reservation, or a change by hand."""
+    """An entry records one of these, such as the making of a budget, one step of a reservation, or a change by hand."""
 
     CREATE = "create"
     """A budget was opened."""

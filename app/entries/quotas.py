@@ -23,7 +23,7 @@ BEGINNINGS = frozenset(
 
 
 class Quota(StrEnum):
-    """What a quota counts for a key."""
+    """A quota counts one of these for a key."""
 
     ENTRIES = "entries"
     """Entries of a day (UTC)."""

@@ -263,7 +263,7 @@ def test_steps_that_nobody_gives_are_no_more_work_than_a_worker_has_time_for(nam
 
 
 def test_steps_that_a_theorem_leaves_open_are_no_more_than_the_records_allow():
-    """Where every step reads records of its own."""
+    """Every step reads records of its own."""
     few = chosen("noisy_sfw_nonconvex_lp", facts=SMOOTH, dataset_size=60)
     assert few.plan.iterations == choices(few)["iterations"] == 30
     assert chosen("noisy_sfw_nonconvex_lp", facts=SMOOTH).plan.iterations == FEWEST_STEPS

@@ -43,7 +43,7 @@ def ids(service: Sweeps) -> dict[str, Any]:
 
 
 def rows_of(service: Sweeps, run: dict[str, Any]) -> int:
-    """How many rows a worker trains the run on."""
+    """Return the number of rows that a worker trains the run on."""
     stored = service.stored(run)
     return len(execution.load_job(service.context, stored, lifecycle.read_plan(stored)).training.labels)
 

@@ -1,4 +1,4 @@
-"""What only the operator knows: said once for a budget, inherited below it, and on every card."""
+"""Facts that only the operator knows are stated once for a budget, inherited below it, and shown on every card."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Beginning]:
-    """Where claims of this process began."""
+    """Return a list to which every claim of this process adds its beginning."""
     found: list[Beginning] = []
     begin = resumption.begin
 

@@ -1,4 +1,4 @@
-"""What becomes of a run: cancelled, lost, failed, refused; and that nothing of it tells about one record."""
+"""Runs are cancelled, lost, failed and refused, and nothing of that tells about one record."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
 
 @dataclass(frozen=True, slots=True)
 class Tilted:
-    """How to evaluate the transforms of all steps at a tilt c."""
+    """This evaluates the transforms of all steps at a tilt c."""
 
     c: arb
     places: list[tuple[Place, int]]

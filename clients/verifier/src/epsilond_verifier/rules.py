@@ -156,7 +156,13 @@ Transform = Rule | ClosedForm | MixtureTransform
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How to evaluate a step's transform at a tilt c > 0, the work of a value, in nodes, and of finding all nodes."""
+    """A place evaluates the transform of a step at a tilt c > 0.
+
+    Attributes:
+        at: The transform at a tilt.
+        of_value: The work of one value, as a number of nodes.
+        nodes: The number of nodes, which are found before the first value.
+    """
 
     at: Callable[[arb], Transform]
     of_value: int = _OF_VALUE

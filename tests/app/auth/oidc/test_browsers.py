@@ -268,7 +268,7 @@ def test_nobody_is_led_elsewhere_afterwards(browser: TestClient, provider: Fault
 
 
 def _start_anew(context: Context, folder: Path, issuer: str, rights: str = RIGHTS) -> None:
-    """What a new start with another file changes."""
+    """Change what a new start with another file would change."""
     write_configuration(folder / "oidc.toml", issuer, rights)
     configuration._read.cache_clear()
     service.tell_of_change(context)
