@@ -35,7 +35,7 @@ from accounting.certificates.witness import (
     chernoff,
     lines_with_windows,
 )
-from accounting.events import Event, PureDp, RandomizedResponse
+from accounting.events import Event, Laplace, PureDp, RandomizedResponse
 from accounting.events.schedules import check_event, resolve_schedule
 from accounting.fourier.mixture import MixtureStep
 from accounting.losses.gaussian import GaussianLoss
@@ -48,7 +48,8 @@ NOT_INSTALLED = (
     "install python-flint (`make proofs` in a checkout)"
 )
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
-_MOST_TERMS = 200_000
+#: The most steps whose outcomes, and whose polynomials, a verifier adds up; and the bits that it computes with.
+_MOST_TERMS, _MOST_LAPLACE, _MOST_BITS = 200_000, 1000, 2048
 #: The share of delta that what is left out as rare may weigh.
 _RARE = 1e-11
 #: The share of a moment that the search for a line may forget.
@@ -203,15 +204,20 @@ def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[st
         yield {"form": "gaussian"}, 60.0 + epsilon + 2.0 * math.log1p(epsilon)
         return
     only = events[0]
-    if len(events) == 1 and only.count == 1 and only.step is not None and not only.has_outcomes:
+    if len(events) == 1 and only.count == 1 and only.step is not None and only.power != "outcomes":
         yield {"form": "one_step"}, 120.0 + _cancelled(statement)
         return
     if statement.claim == AT_MOST and epsilon >= direction.largest_loss:
         yield {"form": "bounded"}, 60.0
         return
-    if len(events) == 1 and only.has_outcomes and only.count <= _MOST_TERMS:
+    if len(events) == 1 and only.power == "outcomes" and only.count <= _MOST_TERMS:
         yield {"form": "outcomes"}, 80.0 + math.log(only.count) + _cancelled(statement)
         return
+    if len(events) == 1 and only.power == "laplace" and only.count <= _MOST_LAPLACE:
+        digits = 80.0 + _cancelled(statement) + _grown(only.count, direction.largest_loss - epsilon)
+        if _bits(digits) <= _MOST_BITS:
+            yield {"form": "laplace"}, digits
+            return
     if statement.claim == AT_MOST:
         quick = chernoff(direction, delta) if delta > 0.0 else None
         if quick is not None:
@@ -243,6 +249,12 @@ def _integrals(direction: Direction, log_delta: float) -> Iterator[tuple[dict[st
 
 def _cancelled(statement: Statement) -> float:
     return statement.epsilon - math.log(max(statement.delta, 1e-300))
+
+
+def _grown(count: int, left: float) -> float:
+    """Return the log of the largest of the polynomials of Laplace noise over the sum; ``left`` is T lam - epsilon."""
+    w = max(left, 0.0) / 2.0
+    return max(min(2.0 * math.sqrt(count * w), count * math.log(2.0) + w) - w, 0.0)
 
 
 def _is_symmetric(statement: Statement) -> bool:
@@ -284,7 +296,8 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
                 raise NoCertificate("a step has no contour integral")
             parts.append(Part(weight, step, sampled_step(branch, name)))
         whole = MixtureStep(weights, tuple(part.step for part in parts), _NEGLIGIBLE) if mixed else parts[0].step
-        has_outcomes = isinstance(event.mechanism, PureDp | RandomizedResponse)
+        power = "outcomes" if isinstance(event.mechanism, PureDp | RandomizedResponse) else ""
+        power = "laplace" if isinstance(event.mechanism, Laplace) else power
         largest = whole.largest_loss
-        events.append(DirectedEvent(whole, tuple(parts), event.count, mixed, kept, shares, largest, has_outcomes))
+        events.append(DirectedEvent(whole, tuple(parts), event.count, mixed, kept, shares, largest, power))
     return Direction(tuple(events), mu_squared, statement.epsilon, extra, slack)

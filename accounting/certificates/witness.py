@@ -60,7 +60,7 @@ class DirectedEvent:
         kept: How many records in a batch, or branches, are not left out as rare; 0 for all.
         shares: Of draws with replacement, the shares of the branches from two draws on.
         largest_loss: Of one step.
-        has_outcomes: Whether one step has two or three outcomes.
+        power: The form that adds up equal steps exactly: "outcomes" of two or three outcomes, or "laplace"; or none.
     """
 
     step: Step | None
@@ -70,7 +70,7 @@ class DirectedEvent:
     kept: int = 0
     shares: tuple[float, ...] = ()
     largest_loss: float = math.inf
-    has_outcomes: bool = False
+    power: str = ""
 
     @property
     def sampled(self) -> SampledStep | None:

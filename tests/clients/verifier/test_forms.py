@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath as mp
 import pytest
 from epsilond_verifier.bounds import CannotCheck, Enclosure
 from epsilond_verifier.forms import Asked, read_form
@@ -70,6 +71,46 @@ def test_three_outcomes_are_an_exact_sum() -> None:
     both = ((arb(1) / 2, log2), (arb(1) / 4, -log2), (arb(1) / 4, arb(0)))
     found = read_form(Reader({"form": "outcomes"}, "form"), Asked([Step(Atoms(both, both), 3, "")], "both"))(log2)
     assert found.below.overlaps(arb(exact.numerator) / exact.denominator)
+
+
+def _laplace(lam: arb, count: int, e: float) -> mp.mpf:
+    """Return delta at e; below 0 it follows from P and Q being each other's mirror images."""
+    if e < 0.0:
+        return 1 - mp.exp(e) + mp.exp(e) * _laplace(lam, count, -e)
+    found = _enclosure({"form": "laplace"}, [Step(Laplace(lam), count, ())], "both", e)
+    assert found.above is found.below or found.above.overlaps(found.below)
+    assert found.above.rad() < 1e-35
+    return mp.mpf(found.above.mid().str(45, radius=False))
+
+
+@pytest.mark.parametrize("lam", [0.25, 1.5])
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
+def test_laplace_steps_follow_from_one_step_less(count: int, lam: float) -> None:
+    """The first loss is lam, -lam or between them with the density e^(-(lam - l) / 2) / 4; the others come on top."""
+    alone = _enclosure({"form": "one_step"}, [Step(Laplace(arb(lam)), 1, ())], "both", 0.125)
+    assert alone.above.overlaps(_enclosure({"form": "laplace"}, [Step(Laplace(arb(lam)), 1, ())], "both", 0.125).above)
+    with mp.workdps(40):
+        for e in (0.0, 0.3 * lam, 1.1 * lam, (count - 1.75) * lam):
+
+            def rest(loss: float, e: float = e) -> mp.mpf:
+                return _laplace(arb(lam), count - 1, e - float(loss))
+
+            kinks = {e - k * lam for k in range(-count, count + 1)} | {-lam, lam, e}
+            pieces = sorted(kink for kink in kinks if -lam <= kink <= lam)
+            between = mp.quad(lambda l: mp.exp((l - lam) / 2) / 4 * rest(l), pieces, maxdegree=4)
+            exact = rest(lam) / 2 + mp.exp(-lam) * rest(-lam) / 2 + between
+            assert abs(_laplace(arb(lam), count, e) - exact) < 1e-14
+
+
+def test_laplace_steps_at_the_end_of_their_losses() -> None:
+    """No loss is above T lam; where a ball leaves that open, delta is a ball around 0."""
+    lam = arb(1) / 3
+    steps = [Step(Laplace(lam), 6, ())]
+    for beyond in (2.0, 2.5, 400.0):
+        found = _enclosure({"form": "laplace"}, steps, "both", beyond)
+        assert found.above.contains(0)
+        assert found.above < 1e-30
+    assert _enclosure({"form": "laplace"}, steps, "both", 1.999).below > 0
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
@@ -182,9 +223,19 @@ def test_a_cut_agrees_with_the_whole_line(relation: NeighboringRelation, fixed: 
 
 def test_a_form_answers_for_its_laws_alone() -> None:
     step = Step(FixedSize.of_one(arb(1), arb(0.1)), 2, "")
-    for form, reason in (("gaussian", "closed form"), ("one_step", "closed form"), ("outcomes", "sum over outcomes")):
+    reasons = {
+        "gaussian": "closed form",
+        "one_step": "closed form",
+        "outcomes": "sum over outcomes",
+        "laplace": "sum of polynomials",
+    }
+    for form, reason in reasons.items():
         with pytest.raises(CannotCheck, match=reason):
             _enclosure({"form": form}, [step], "both", 1.0)
+    one, many = Step(Laplace(arb(0.5)), 1, ()), Step(Laplace(arb(0.5)), 1001, ())
+    for steps in ([many], [one, one]):
+        with pytest.raises(CannotCheck, match="at most 1000 equal steps of Laplace noise"):
+            _enclosure({"form": "laplace"}, steps, "both", 1.0)
     with pytest.raises(CannotCheck, match="no bound"):
         _enclosure({"form": "bounded"}, [step], "both", 1.0)
     lost = _enclosure({"form": "bounded"}, [Step(Laplace(arb(0.5)), 2, "")], "both", 1.0)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import accumulate
 
-from flint import acb, acb_mat, arb, arb_poly, ctx
+from flint import acb, acb_mat, arb, arb_poly, ctx, fmpz_poly
 
 from epsilond_verifier import laws
 from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, refuse_unless, require
@@ -18,7 +19,7 @@ from epsilond_verifier.laws import Atoms, Draws, FixedSize, Laplace, Law, Mixtur
 from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, MixtureTransform, Place, Transform, blurred, powers, read_place
 
-_MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS = 400_000, 10**8, 200_000, 10_000
+_MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS, _MOST_LAPLACE = 400_000, 10**8, 200_000, 10_000, 1000
 #: The work of finding a node, of turning a line's sum to another e, and of finding a place, in nodes at points.
 _OF_NODE, _OF_SUM, _OF_PLACE, _DOUBLINGS = 100, 4, 10_000, 60
 _TILTS, _GOLDEN = (1e-9, 1e9), 0.618
@@ -151,6 +152,38 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     def prove(e: arb) -> Enclosure:
         gains = (mass * (-(e - count * base - k * gap).expm1()).max(arb(0)) for k, mass in enumerate(masses()))
         return Enclosure.of(sum(gains, arb(0)))
+
+    return prove
+
+
+def _laplace(_reader: Reader, asked: Asked) -> Proof:
+    """Equal steps of Laplace noise (Theorem D), whose losses are atoms and polynomials between them.
+
+    delta(e) = 2^(1-T) e^((e - T lam)/2) times the sum over k > T/2 of C(T, k) (h_k(w) + 2^(T-1) e^w if k = T), where
+    w = ((2k - T) lam - e)/2 is positive. h_k(w) is the residue at 0 of (x+1)^(k-1) (x-1)^(T-k-1) x^-T e^(xw).
+    """
+    law, count = asked.steps[0].law, asked.steps[0].count
+    if len(asked.steps) > 1 or not isinstance(law, Laplace) or count > _MOST_LAPLACE:
+        raise CannotCheck(f"the sum of polynomials is that of at most {_MOST_LAPLACE} equal steps of Laplace noise")
+    asked.work.take(count * count, _OF_SUM + asked.times)
+    rising, falling = fmpz_poly([1, 1]), fmpz_poly([-1, 1])
+
+    @cache
+    def residue(k: int) -> arb_poly:
+        """Return h_k: the series of 1/(x-1) has the coefficients -1, and a product with it adds them up."""
+        series = [*rising ** (k - 1) * falling ** (count - k - 1), 0] if k < count else accumulate(-(rising ** (k - 1)))
+        factorials = accumulate(range(1, count), lambda product, j: product * j, initial=arb(1))
+        return arb_poly([c / factorial for c, factorial in zip([*series][::-1], factorials, strict=True)])
+
+    def prove(e: arb) -> Enclosure:
+        total = arb(0)
+        for k in range(count // 2 + 1, count + 1):
+            w = (((2 * k - count) * law.lam - e) / 2).max(arb(0))
+            if w == 0:
+                continue
+            more = arb(2) ** (count - 1) * w.exp() if k == count else 0
+            total += arb.bin_uiui(count, k) * (residue(k)(w) + more)
+        return Enclosure.of(total * ((e - count * law.lam) / 2).exp() / arb(2) ** (count - 1))
 
     return prove
 
@@ -345,6 +378,7 @@ _FORMS: dict[str, Callable[[Reader, Asked], Proof]] = {
     "one_step": _closed,
     "bounded": _bounded,
     "outcomes": _outcomes,
+    "laplace": _laplace,
     "chernoff": _chernoff,
     "contour": _contour,
     "cut": _cut,
