@@ -9,6 +9,8 @@ import numpy as np
 from accounting.certificates.certificate import NoCertificate
 from accounting.certificates.nodes import SampledStep
 from accounting.events import (
+    DiscreteGaussian,
+    DiscreteLaplace,
     Event,
     Gaussian,
     GaussianMixture,
@@ -76,7 +78,7 @@ def certified_loss(event: Event, relation: NeighboringRelation, group_size: int)
         return _cut(loss_of(event, relation).dominating)
     if isinstance(mechanism, Gaussian | GaussianMixture) and isinstance(sampling, Poisson):
         return loss_of(event, relation)
-    full = Gaussian | GaussianMixture | Laplace | RandomizedResponse | PureDp
+    full = Gaussian | GaussianMixture | Laplace | RandomizedResponse | PureDp | DiscreteLaplace | DiscreteGaussian
     if isinstance(mechanism, full) and sampling.kind == "full_batch":
         return loss_of(event, relation)
     raise NoCertificate(f"no certificate covers {mechanism.kind} with {sampling.kind} batches yet")

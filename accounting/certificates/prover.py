@@ -35,7 +35,7 @@ from accounting.certificates.witness import (
     chernoff,
     lines_with_windows,
 )
-from accounting.events import Event, Laplace, PureDp, RandomizedResponse
+from accounting.events import DiscreteGaussian, DiscreteLaplace, Event, Laplace, PureDp, RandomizedResponse
 from accounting.events.schedules import check_event, resolve_schedule
 from accounting.fourier.mixture import MixtureStep
 from accounting.losses.gaussian import GaussianLoss
@@ -47,6 +47,7 @@ NOT_INSTALLED = (
     "what the verifier computes with is not installed, and a certificate that nobody has checked is not handed out; "
     "install python-flint (`make proofs` in a checkout)"
 )
+_WITH_OUTCOMES = PureDp | RandomizedResponse | DiscreteLaplace | DiscreteGaussian
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
 #: The most steps whose outcomes, and whose polynomials, a verifier adds up; and the bits that it computes with.
 _MOST_TERMS, _MOST_LAPLACE, _MOST_BITS = 200_000, 1000, 2048
@@ -296,8 +297,8 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
                 raise NoCertificate("a step has no contour integral")
             parts.append(Part(weight, step, sampled_step(branch, name)))
         whole = MixtureStep(weights, tuple(part.step for part in parts), _NEGLIGIBLE) if mixed else parts[0].step
-        power = "outcomes" if isinstance(event.mechanism, PureDp | RandomizedResponse) else ""
-        power = "laplace" if isinstance(event.mechanism, Laplace) else power
+        power = "laplace" if isinstance(event.mechanism, Laplace) else ""
+        power = "outcomes" if isinstance(event.mechanism, _WITH_OUTCOMES) else power
         largest = whole.largest_loss
         events.append(DirectedEvent(whole, tuple(parts), event.count, mixed, kept, shares, largest, power))
     return Direction(tuple(events), mu_squared, statement.epsilon, extra, slack)

@@ -9,7 +9,7 @@ import mpmath as mp
 import pytest
 from epsilond_verifier.bounds import CannotCheck, Enclosure
 from epsilond_verifier.forms import Asked, read_form
-from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Mixture, Normal, Step
+from epsilond_verifier.laws import Atoms, DiscreteGaussian, DiscreteLaplace, FixedSize, Laplace, Mixture, Normal, Step
 from epsilond_verifier.laws import Poisson as PoissonLaw
 from epsilond_verifier.reading import Reader
 from flint import arb, ctx
@@ -39,6 +39,12 @@ def _bits() -> object:
     ctx.prec = before
 
 
+def _is_around(found: Enclosure, exact: arb, width: float = 1e-40) -> None:
+    assert not found.above < exact
+    assert not found.below > exact
+    assert (found.above - found.below).upper() < width
+
+
 @pytest.mark.parametrize(
     ("first", "count", "k"), [(Fraction(3, 4), 7, 2), (Fraction(1, 3), 12, 5), (Fraction(9, 10), 3, 1)]
 )
@@ -55,8 +61,7 @@ def test_two_outcomes_are_an_exact_sum(first: Fraction, count: int, k: int) -> N
     outcomes = ((masses[0], loss), (masses[1], -loss))
     asked = Asked([Step(Atoms(outcomes, outcomes), count, "")], "both")
     found = read_form(Reader({"form": "outcomes"}, "form"), asked)(k * loss)
-    assert found.above.overlaps(arb(exact.numerator) / exact.denominator)
-    assert float(found.above.rad()) < 1e-40
+    _is_around(found, arb(exact.numerator) / exact.denominator)
 
 
 def test_three_outcomes_are_an_exact_sum() -> None:
@@ -68,9 +73,80 @@ def test_three_outcomes_are_an_exact_sum() -> None:
             for c, s in masses.items():
                 exact += p * r * s * max(0, 1 - Fraction(2) / Fraction(2) ** (a + b + c))
     log2 = arb(2).log()
-    both = ((arb(1) / 2, log2), (arb(1) / 4, -log2), (arb(1) / 4, arb(0)))
+    both = ((arb(1) / 2, log2), (arb(1) / 4, arb(0)), (arb(1) / 4, -log2))
     found = read_form(Reader({"form": "outcomes"}, "form"), Asked([Step(Atoms(both, both), 3, "")], "both"))(log2)
-    assert found.below.overlaps(arb(exact.numerator) / exact.denominator)
+    _is_around(found, arb(exact.numerator) / exact.denominator)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_discrete_laplace_steps_are_an_exact_sum(count: int) -> None:
+    """With e^(-1/s) = 1/2 all masses are rational: noise y has 2^-|y| / 3."""
+    k, e_epsilon = 3, Fraction(7, 2)
+    noise = {y: Fraction(1, 3) / 2 ** abs(y) for y in range(1, k)}
+    one = {k: Fraction(2, 3), -k: Fraction(2, 3) / 2**k} | {k - 2 * y: mass for y, mass in noise.items()}
+    total = {0: Fraction(1)}
+    for _ in range(count):
+        sums: dict[int, Fraction] = {}
+        for a, p in total.items():
+            for b, q in one.items():
+                sums[a + b] = sums.get(a + b, Fraction(0)) + p * q
+        total = sums
+    assert sum(total.values()) == 1
+    exact = sum(p * max(0, 1 - e_epsilon / Fraction(2) ** loss) for loss, p in total.items())
+    steps = [Step(DiscreteLaplace(1 / arb(2).log(), k), count, ())]
+    proof = read_form(Reader({"form": "outcomes"}, "form"), Asked(steps, "both"))
+    found = proof(arb(7).log() - arb(2).log())
+    _is_around(found, arb(exact.numerator) / exact.denominator)
+    assert _enclosure({"form": "bounded"}, steps, "both", float(count * k) * math.log(2.0) + 1e-9).above == 0
+
+
+def _discrete_gaussian_delta(s: mp.mpf, k: int, count: int, e: float) -> mp.mpf:
+    """Return delta by a sum over the noises of all steps."""
+    reach = int(16 * s)
+    masses = {y: mp.exp(-mp.mpf(y) ** 2 / (2 * s * s)) for y in range(-reach, reach + 1)}
+    total = mp.fsum(masses.values())
+    sums = {0: mp.mpf(1)}
+    for _ in range(count):
+        added: dict[int, mp.mpf] = {}
+        for a, p in sums.items():
+            for b, q in masses.items():
+                added[a + b] = added.get(a + b, mp.mpf(0)) + p * q / total
+        sums = added
+    losses = {y: k * (2 * y + count * k) / (2 * s * s) for y in sums}
+    return mp.fsum(p * max(mp.mpf(0), 1 - mp.exp(e - losses[y])) for y, p in sums.items())
+
+
+@pytest.mark.parametrize(("s", "k", "count"), [(0.75, 1, 1), (0.75, 2, 3), (2.9, 1, 3), (3.0, 2, 1), (3.0, 2, 3)])
+def test_discrete_gaussian_steps_are_an_exact_sum(s: float, k: int, count: int) -> None:
+    """From a deviation of 3 steps of the grid on, their sum is taken as one step."""
+    law, steps = DiscreteGaussian.of(arb(s), k, count)
+    assert steps == (1 if s >= 3.0 else count)
+    with mp.workdps(50):
+        exact = _discrete_gaussian_delta(mp.mpf(s), k, count, 0.75)
+        found = _enclosure({"form": "outcomes"}, [Step(law, steps, ())], "both", 0.75)
+    _is_around(found, arb(mp.nstr(exact, 48)), 1e-37)
+
+
+def test_mass_that_is_missing_is_counted_from_above() -> None:
+    half = arb(1) / 2
+    both = ((half, half), (arb(2) / 5, -half))
+    found = _enclosure({"form": "outcomes"}, [Step(Atoms(both, both), 2, ())], "both", 0.25)
+    assert abs(found.above - found.below - (1 - arb(81) / 100)) < 1e-40
+    assert abs(found.below - (1 - (-arb(3) / 4).exp()) / 4) < 1e-40
+
+
+def test_discrete_noise_has_one_form() -> None:
+    step = Step(DiscreteGaussian(arb(5), 1), 1, ())
+    line = {"tilt": 1.0, "steps": [{}]}
+    for form, reason in (
+        ({"form": "one_step"}, "closed form"),
+        ({"form": "bounded"}, "no bound"),
+        ({"form": "chernoff", **line}, "sum over outcomes alone"),
+    ):
+        with pytest.raises(CannotCheck, match=reason):
+            _enclosure(form, [step], "both", 1.0)
+    with pytest.raises(CannotCheck, match="at most 200000 terms, not"):
+        _enclosure({"form": "outcomes"}, [Step(DiscreteGaussian(arb(1e5), 1), 1, ())], "both", 1.0)
 
 
 def _laplace(lam: arb, count: int, e: float) -> mp.mpf:

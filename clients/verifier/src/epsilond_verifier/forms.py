@@ -15,7 +15,20 @@ from flint import acb, acb_mat, arb, arb_poly, ctx, fmpz_poly
 
 from epsilond_verifier import laws
 from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, refuse_unless, require
-from epsilond_verifier.laws import Atoms, Draws, FixedSize, Laplace, Law, Mixture, Normal, Sampled, Step
+from epsilond_verifier.laws import (
+    Atoms,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Draws,
+    FixedSize,
+    Laplace,
+    Law,
+    Mixture,
+    Normal,
+    OnGrid,
+    Sampled,
+    Step,
+)
 from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, MixtureTransform, Place, Transform, blurred, powers, read_place
 
@@ -88,7 +101,7 @@ def _closed(_reader: Reader, asked: Asked) -> Proof:
     normal = [step.count * step.law.mu_squared for step in asked.steps if isinstance(step.law, Normal)]
     if len(normal) == len(asked.steps):
         law, alone = Normal(sum(normal, arb(0))), True
-    refuse_unless(alone and not isinstance(law, Atoms), "the closed form is that of one step of noise")
+    refuse_unless(alone and not isinstance(law, Atoms | OnGrid), "the closed form is that of one step of noise")
     branches = law.branches if isinstance(law, Mixture) else ((arb(1), law),)
     asked.work.take(_OF_PLACE * len(branches), asked.times)
 
@@ -137,23 +150,39 @@ def _bounded(_reader: Reader, asked: Asked) -> Proof:
 
 
 def _outcomes(_reader: Reader, asked: Asked) -> Proof:
-    """Equal steps whose losses are base + k gap: those of T steps are T base + k gap, with the weights of a power.
+    """Equal steps whose losses are base + k gap: those of T steps are T base + k gap, with the masses of a power.
 
-    A third outcome has the loss 0, halfway between the other two, which are each other's opposites.
+    Masses are rounded down. Delta is the sum of mass (1 - e^(e - loss))_+, so it gains at most the mass that is missing.
     """
     law, count = asked.steps[0].law, asked.steps[0].count
-    if len(asked.steps) > 1 or not isinstance(law, Atoms) or count > _MOST_TERMS:
-        raise CannotCheck(f"the sum over outcomes is that of at most {_MOST_TERMS} equal steps with few outcomes")
-    (first, base), (second, following), *others = law.outcomes(asked.direction)
-    gap = (following - base) / (2 if others else 1)
-    asked.work.take(_OF_NODE * asked.times, count)
-    masses = cache(lambda: arb_poly([first, *(probability for probability, _ in others), second]) ** count)
+    if len(asked.steps) > 1 or not isinstance(law, Atoms | DiscreteLaplace | DiscreteGaussian):
+        raise CannotCheck("the sum over outcomes is that of equal steps with outcomes at equal distances")
+    last = count * (law.number - 1)
+    refuse_unless(last <= _MOST_TERMS, f"the sum over outcomes has at most {_MOST_TERMS} terms, not {last}")
+    asked.work.take(_OF_NODE * (1 + asked.times), last)
+
+    @cache
+    def found() -> tuple[arb, arb, fmpz_poly]:
+        (_, base), (_, following), *_ = outcomes = law.outcomes(asked.direction)
+        return count * base, following - base, _power([mass for mass, _ in outcomes], count)
 
     def prove(e: arb) -> Enclosure:
-        gains = (mass * (-(e - count * base - k * gap).expm1()).max(arb(0)) for k, mass in enumerate(masses()))
-        return Enclosure.of(sum(gains, arb(0)))
+        base, gap, masses = found()
+        gains = (mass * (-(e - base - k * gap).expm1()).max(arb(0)) for k, mass in enumerate(masses) if mass)
+        unit = arb(2) ** ctx.prec
+        return Enclosure.of(sum(gains, arb(0)) / unit).wider(1 - masses(1) / unit, arb(0))
 
     return prove
+
+
+def _power(masses: list[arb], count: int) -> fmpz_poly:
+    """Return the masses of the sum of ``count`` outcomes, in units of 2^-precision, each rounded down."""
+    one = fmpz_poly([(mass * arb(2) ** ctx.prec).lower().floor().unique_fmpz() for mass in masses])
+    power = one
+    for bit in bin(count)[3:]:
+        for factor in (power, one)[: 1 + int(bit)]:
+            power = fmpz_poly([c >> ctx.prec for c in power * factor])
+    return power
 
 
 def _laplace(_reader: Reader, asked: Asked) -> Proof:

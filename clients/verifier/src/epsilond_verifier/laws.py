@@ -13,7 +13,7 @@ from functools import cached_property, partial, reduce
 from itertools import accumulate, pairwise
 from typing import Self
 
-from flint import acb, acb_poly, arb, fmpq
+from flint import acb, acb_poly, arb, ctx, fmpq
 
 from epsilond_verifier.binomials import hits, most_displaced, tail
 from epsilond_verifier.bounds import CannotCheck, normal_cdf, refuse_unless, require
@@ -22,6 +22,8 @@ from epsilond_verifier.reading import Reader
 RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
 _COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
 MOST_IN_GROUP, MOST_BRANCHES = 256, 64
+#: From this deviation on, in steps of the grid, sums of discrete Gaussian noise are taken as such noise.
+_ADDED_UP = 3
 COMPOSED = "compositions are dominated by those of the pairs, adaptive ones too (Zhu, Dong & Wang 2022)"
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
 SCHEDULE = "a record is in a full batch of each pass, begun ones too, and records apart cost no more than together"
@@ -34,6 +36,7 @@ CUT = "Poisson's pair or, seen to be so, a cut batch's dominates a random cut (d
 SCALES = "noise of a random scale is dominated by noise whose scale is seen"
 LAPLACE = "L(sensitivity, b) against L(0, b) dominates Laplace noise"
 RESPONSE = "the laws of two answers dominate randomised response: they are its outputs"
+DISCRETE = "the largest shift dominates discrete noise: its law is log-concave (docs/concepts/certificates.md)"
 PURE = "randomised response of the same epsilon dominates every epsilon-DP step (Kairouz, Oh & Viswanath 2015)"
 CORRELATED = (
     "a record's worst steps are as close as they may be (Kalinin & Lampert 2024, Theorem 2), and are one Gaussian "
@@ -138,19 +141,82 @@ class Laplace:
 
 @dataclass(frozen=True)
 class Atoms:
-    """Finitely many outcomes: (probability, loss) in the direction remove and in the direction add."""
+    """Finitely many outcomes: (probability, loss) in the directions remove and add, of losses at equal distances."""
 
     remove: tuple[tuple[arb, arb], ...]
     add: tuple[tuple[arb, arb], ...]
+
+    @property
+    def number(self) -> int:
+        """Return the number of outcomes."""
+        return len(self.remove)
 
     def outcomes(self, direction: str) -> tuple[tuple[arb, arb], ...]:
         """Return those of one direction."""
         return self.add if direction == "add" else self.remove
 
 
+@dataclass(frozen=True)
+class OnGrid:
+    """Discrete noise of parameter s, of laws that are k apart, in steps of a grid."""
+
+    s: arb
+    k: int
+
+
+class DiscreteLaplace(OnGrid):
+    """Noise of mass in proportion to e^(-|y| / s)."""
+
+    @property
+    def number(self) -> int:
+        """Return the number of outcomes."""
+        return self.k + 1
+
+    def outcomes(self, _direction: str) -> list[tuple[arb, arb]]:
+        """Return the losses (k - 2i) / s, with the masses of y <= 0, y = i, and y >= k."""
+        end = 1 / (1 + (-1 / self.s).exp())
+        inside = [(1 / (2 * self.s)).tanh() * (-i / self.s).exp() for i in range(1, self.k)]
+        masses = [end, *inside, end * (-self.k / self.s).exp()]
+        return [(mass, (self.k - 2 * i) / self.s) for i, mass in enumerate(masses)]
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(OnGrid):
+    """Noise of mass in proportion to e^(-y^2 / (2 s^2)), up to a factor, as far as K, where it is about 2^-precision."""
+
+    factor: arb = arb(1)
+
+    @classmethod
+    def of(cls, s: arb, k: int, count: int) -> tuple[Self, int]:
+        """Return steps as one where their noise adds up to such noise (Theorem E)."""
+        if not s >= _ADDED_UP:
+            return cls(s, k), count
+        r = 2 / ((arb.pi() * s) ** 2).expm1()
+        spread = ((1 + r) / (1 - r)) ** (count - 1)
+        return cls(s * arb(count).sqrt(), k * count, spread.union(1 / spread)), 1
+
+    @property
+    def reach(self) -> int:
+        """Return K."""
+        return int((self.s * (2 * ctx.prec * arb(2).log()).sqrt()).upper().ceil().unique_fmpz()) + 1
+
+    @property
+    def number(self) -> int:
+        """Return the number of outcomes."""
+        return 2 * self.reach + 1
+
+    def outcomes(self, _direction: str) -> list[tuple[arb, arb]]:
+        """Return the losses k (2y + k) / (2 s^2) for |y| <= K: masses beyond are less than a geometric series."""
+        half = [(-((y / self.s) ** 2) / 2).exp() for y in range(self.reach + 1)]
+        ratio = (-(self.reach + arb(1) / 2) / self.s**2).exp()
+        total = 2 * sum(half[1:], arb(0)) + 1 + arb(0, (2 * half[-1] * ratio / (1 - ratio)).upper())
+        places = range(-self.reach, self.reach + 1)
+        return [(self.factor * half[abs(y)] / total, self.k * (2 * y + self.k) / (2 * self.s**2)) for y in places]
+
+
 #: The law of one step's privacy loss, and the theorems by which its pair dominates the mechanism.
 Why = tuple[str, ...]
-Law = Normal | Sampled | Mixture | Draws | Laplace | Atoms
+Law = Normal | Sampled | Mixture | Draws | Laplace | Atoms | DiscreteLaplace | DiscreteGaussian
 
 
 def delta_of_normal(mu: arb, e: arb) -> arb:
@@ -171,8 +237,8 @@ def largest_loss(law: Law, direction: str) -> arb:
         return reduce(arb.max, [largest_loss(branch, direction) for _, branch in law.branches])
     if isinstance(law, Atoms):
         return reduce(arb.max, [loss for _, loss in law.outcomes(direction)])
-    if isinstance(law, Laplace):
-        return law.lam
+    if isinstance(law, Laplace | DiscreteLaplace):
+        return law.lam if isinstance(law, Laplace) else law.k / law.s
     if isinstance(law, Poisson) and not law.replace and direction == "add":
         return -law.weights[0].log()
     raise CannotCheck(f"the loss of a step has no bound in the direction {direction}")
@@ -334,7 +400,7 @@ def _response(mechanism: Reader, sampling: Reader, count: int, relation: str) ->
         add = ((arb(fmpq(1, k)), -(k * u).log()), (arb(fmpq(k - 1, k)), -(k * v).log()))
         return Step(Atoms(remove, add), count, (RESPONSE,))
     loss = (u / v).log()
-    both = ((u, loss), (v, -loss), ((k - 2) * v, arb(0)))[: min(k, 3)]
+    both = ((u, loss), ((k - 2) * v, arb(0)), (v, -loss))[:: 2 if k == 2 else 1]
     return Step(Atoms(both, both), count, (RESPONSE,))
 
 
@@ -343,6 +409,17 @@ def _pure(mechanism: Reader, sampling: Reader, count: int, _relation: str) -> St
     loss = arb(mechanism.real("epsilon", 0.0, 1e6))
     both = ((1 / (1 + (-loss).exp()), loss), (1 / (1 + loss.exp()), -loss))
     return Step(Atoms(both, both), count, (PURE,))
+
+
+def _discrete(
+    law: Callable[[arb, int, int], tuple[Law, int]], mechanism: Reader, sampling: Reader, count: int, relation: str
+) -> Step:
+    """The contribution bound is a whole number of steps of the grid."""
+    sampling.word("kind", "full_batch")
+    grid = mechanism.real("grid", 1e-4, 1.0)
+    steps = round(1 / grid)
+    refuse_unless(abs(steps * grid - 1) <= 1e-9, f"{mechanism.where}: the grid must be 1 over an integer")
+    return Step(*law(_noise(mechanism) * steps, _sensitivity(relation) * steps, count), (DISCRETE,))
 
 
 def _stated(mechanism: Reader, _count: int) -> list[arb]:
@@ -395,6 +472,8 @@ _MECHANISMS: dict[str, Callable[[Reader, Reader, int, str], Step]] = {
     "laplace": _laplace,
     "randomized_response": _response,
     "pure_dp": _pure,
+    "discrete_laplace": partial(_discrete, lambda s, k, count: (DiscreteLaplace(s, k), count)),
+    "discrete_gaussian": partial(_discrete, DiscreteGaussian.of),
     "correlated_gaussian": partial(_correlated, _stated),
     "square_root_gaussian": partial(_correlated, _square_root),
 }

@@ -16,7 +16,7 @@ from functools import partial
 
 from flint import acb, acb_mat, arb
 
-from epsilond_verifier.bounds import normal_cdf, normal_density, require
+from epsilond_verifier.bounds import CannotCheck, normal_cdf, normal_density, require
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Mixture, Normal, Sampled
 from epsilond_verifier.reading import Reader
 
@@ -182,7 +182,8 @@ def read_place(reader: Reader, law: Law, direction: str) -> Place:
         parts = [(p, read_place(each, own, direction)) for each, (p, own) in zip(readers, law.branches, strict=True)]
         nodes = sum(_OF_VALUE + place.nodes for _, place in parts)
         return Place(lambda c: MixtureTransform([(p, place.at(c)) for p, place in parts]), _OF_VALUE + nodes, nodes)
-    assert isinstance(law, Sampled)
+    if not isinstance(law, Sampled):
+        raise CannotCheck("discrete noise has the sum over outcomes alone")
     return _read_sampled(reader, law, direction)
 
 
