@@ -75,6 +75,7 @@ COVERED = (
     "group_poisson",
     "laplace_full_batch",
     "randomized_response",
+    "discrete_noise",
 )
 DRAWS: dict[str, Callable[[np.random.Generator], Spec]] = {
     **{name: SCHEMES[name].draw for name in COVERED},

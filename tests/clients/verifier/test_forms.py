@@ -8,7 +8,7 @@ from fractions import Fraction
 import mpmath as mp
 import pytest
 from epsilond_verifier.bounds import CannotCheck, Enclosure
-from epsilond_verifier.forms import Asked, read_form
+from epsilond_verifier.forms import Asked, Work, read_form
 from epsilond_verifier.laws import Atoms, DiscreteGaussian, DiscreteLaplace, FixedSize, Laplace, Mixture, Normal, Step
 from epsilond_verifier.laws import Poisson as PoissonLaw
 from epsilond_verifier.reading import Reader
@@ -97,13 +97,16 @@ def test_discrete_laplace_steps_are_an_exact_sum(count: int) -> None:
     proof = read_form(Reader({"form": "outcomes"}, "form"), Asked(steps, "both"))
     found = proof(arb(7).log() - arb(2).log())
     _is_around(found, arb(exact.numerator) / exact.denominator)
-    assert _enclosure({"form": "bounded"}, steps, "both", float(count * k) * math.log(2.0) + 1e-9).above == 0
+    largest = count * k * math.log(2.0)
+    assert _enclosure({"form": "bounded"}, steps, "both", largest + 1e-9).above == 0
+    with pytest.raises(CannotCheck, match="largest loss"):
+        _enclosure({"form": "bounded"}, steps, "both", largest - 1e-9)
 
 
 def _discrete_gaussian_delta(s: mp.mpf, k: int, count: int, e: float) -> mp.mpf:
     """Return delta by a sum over the noises of all steps."""
-    reach = int(16 * s)
-    masses = {y: mp.exp(-mp.mpf(y) ** 2 / (2 * s * s)) for y in range(-reach, reach + 1)}
+    reach = int(19 * s)
+    masses = {y: mp.exp(-(mp.mpf(y) ** 2) / (2 * s * s)) for y in range(-reach, reach + 1)}
     total = mp.fsum(masses.values())
     sums = {0: mp.mpf(1)}
     for _ in range(count):
@@ -121,10 +124,10 @@ def test_discrete_gaussian_steps_are_an_exact_sum(s: float, k: int, count: int) 
     """From a deviation of 3 steps of the grid on, their sum is taken as one step."""
     law, steps = DiscreteGaussian.of(arb(s), k, count)
     assert steps == (1 if s >= 3.0 else count)
-    with mp.workdps(50):
-        exact = _discrete_gaussian_delta(mp.mpf(s), k, count, 0.75)
-        found = _enclosure({"form": "outcomes"}, [Step(law, steps, ())], "both", 0.75)
-    _is_around(found, arb(mp.nstr(exact, 48)), 1e-37)
+    with mp.workdps(75), ctx.workprec(240):
+        exact = arb(mp.nstr(_discrete_gaussian_delta(mp.mpf(s), k, count, 0.75), 72))
+        law, steps = DiscreteGaussian.of(arb(s), k, count)
+        _is_around(_enclosure({"form": "outcomes"}, [Step(law, steps, ())], "both", 0.75), exact, 1e-37)
 
 
 def test_mass_that_is_missing_is_counted_from_above() -> None:
@@ -133,6 +136,19 @@ def test_mass_that_is_missing_is_counted_from_above() -> None:
     found = _enclosure({"form": "outcomes"}, [Step(Atoms(both, both), 2, ())], "both", 0.25)
     assert abs(found.above - found.below - (1 - arb(81) / 100)) < 1e-40
     assert abs(found.below - (1 - (-arb(3) / 4).exp()) / 4) < 1e-40
+
+
+def test_discrete_noise_says_how_many_outcomes_it_has() -> None:
+    for law in (DiscreteLaplace(arb(3), 4), DiscreteGaussian(arb(3), 4)):
+        assert law.number == len(law.outcomes("both"))
+
+
+def test_sums_take_their_work_from_what_is_left() -> None:
+    for form, law in (("outcomes", DiscreteLaplace(arb(3), 10)), ("laplace", Laplace(arb(1)))):
+        for left, times in ((40_000, 1), (100_000, 10)):
+            asked = Asked([Step(law, 100, ())], "both", Work(left), times)
+            with pytest.raises(CannotCheck, match="it is more than"):
+                read_form(Reader({"form": form}, "form"), asked)
 
 
 def test_discrete_noise_has_one_form() -> None:
@@ -147,6 +163,8 @@ def test_discrete_noise_has_one_form() -> None:
             _enclosure(form, [step], "both", 1.0)
     with pytest.raises(CannotCheck, match="at most 200000 terms, not"):
         _enclosure({"form": "outcomes"}, [Step(DiscreteGaussian(arb(1e5), 1), 1, ())], "both", 1.0)
+    with pytest.raises(CannotCheck, match="at most 200000 terms, not 300000"):
+        _enclosure({"form": "outcomes"}, [Step(DiscreteLaplace(arb(9), 100), 3000, ())], "both", 1.0)
 
 
 def _laplace(lam: arb, count: int, e: float) -> mp.mpf:

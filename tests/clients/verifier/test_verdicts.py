@@ -250,6 +250,7 @@ def test_bytes_that_are_no_certificate_are_refused_with_the_reason(old: bytes, n
 
 CORRELATED = {"kind": "correlated_gaussian", "noise_multiplier": 2.0, "coefficients": [1.0, 0.5]}
 CYCLES = {"kind": "cyclic_poisson", "sampling_probability": 0.1, "cycle_length": 4}
+DISCRETE = {"kind": "discrete_laplace", "noise_multiplier": 2.0, "grid": 0.3}
 RESPONSE = {"kind": "randomized_response", "num_categories": 2, "flip_probability": 0.5}
 
 
@@ -291,6 +292,8 @@ RESPONSE = {"kind": "randomized_response", "num_categories": 2, "flip_probabilit
             "no theorem of this verifier",
         ),
         (RESPONSE, {"kind": "full_batch"}, "add_or_remove_one", "no theorem of this verifier"),
+        (DISCRETE, {"kind": "full_batch"}, "replace_one", "the grid must be 1 over an integer"),
+        (DISCRETE | {"grid": 0.5}, {"kind": "full_batch"}, "replace_one", "the closed form is that of one step"),
     ],
 )
 def test_what_no_theorem_covers_is_not_checked(
