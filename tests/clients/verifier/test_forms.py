@@ -139,7 +139,7 @@ def test_mass_that_is_missing_is_counted_from_above() -> None:
 
 
 def test_discrete_noise_says_how_many_outcomes_it_has() -> None:
-    for law in (DiscreteLaplace(arb(3), 4), DiscreteGaussian(arb(3), 4)):
+    for law in (DiscreteLaplace(arb(3), 4), DiscreteGaussian(arb(3), 4, arb(1))):
         assert law.number == len(law.outcomes("both"))
 
 
@@ -152,7 +152,7 @@ def test_sums_take_their_work_from_what_is_left() -> None:
 
 
 def test_discrete_noise_has_one_form() -> None:
-    step = Step(DiscreteGaussian(arb(5), 1), 1, ())
+    step = Step(DiscreteGaussian(arb(5), 1, arb(1)), 1, ())
     line = {"tilt": 1.0, "steps": [{}]}
     for form, reason in (
         ({"form": "one_step"}, "closed form"),
@@ -162,7 +162,7 @@ def test_discrete_noise_has_one_form() -> None:
         with pytest.raises(CannotCheck, match=reason):
             _enclosure(form, [step], "both", 1.0)
     with pytest.raises(CannotCheck, match="at most 200000 terms, not"):
-        _enclosure({"form": "outcomes"}, [Step(DiscreteGaussian(arb(1e5), 1), 1, ())], "both", 1.0)
+        _enclosure({"form": "outcomes"}, [Step(DiscreteGaussian(arb(1e5), 1, arb(1)), 1, ())], "both", 1.0)
     with pytest.raises(CannotCheck, match="at most 200000 terms, not 300000"):
         _enclosure({"form": "outcomes"}, [Step(DiscreteLaplace(arb(9), 100), 3000, ())], "both", 1.0)
 
@@ -191,7 +191,7 @@ def test_laplace_steps_follow_from_one_step_less(count: int, lam: float) -> None
 
             kinks = {e - k * lam for k in range(-count, count + 1)} | {-lam, lam, e}
             pieces = sorted(kink for kink in kinks if -lam <= kink <= lam)
-            between = mp.quad(lambda l: mp.exp((l - lam) / 2) / 4 * rest(l), pieces, maxdegree=4)
+            between = mp.quad(lambda loss: mp.exp((loss - lam) / 2) / 4 * rest(loss), pieces, maxdegree=4)
             exact = rest(lam) / 2 + mp.exp(-lam) * rest(-lam) / 2 + between
             assert abs(_laplace(arb(lam), count, e) - exact) < 1e-14
 

@@ -14,7 +14,17 @@ from itertools import accumulate
 from flint import acb, acb_mat, arb, arb_poly, ctx, fmpz_poly
 
 from epsilond_verifier import laws
-from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, refuse_unless, require
+from epsilond_verifier.bounds import (
+    Above,
+    Below,
+    CannotCheck,
+    Enclosure,
+    floor_of,
+    kernel,
+    normal_cdf,
+    refuse_unless,
+    require,
+)
 from epsilond_verifier.laws import (
     Atoms,
     DiscreteGaussian,
@@ -152,7 +162,7 @@ def _bounded(_reader: Reader, asked: Asked) -> Proof:
 def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     """Equal steps whose losses are base + k gap: those of T steps are T base + k gap, with the masses of a power.
 
-    Masses are rounded down. Delta is the sum of mass (1 - e^(e - loss))_+, so it gains at most the mass that is missing.
+    Masses are rounded down. Delta is the sum of mass (1 - e^(e - loss))_+, so the missing mass adds at most itself.
     """
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Atoms | DiscreteLaplace | DiscreteGaussian):
@@ -168,7 +178,7 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
 
     def prove(e: arb) -> Enclosure:
         base, gap, masses = found()
-        gains = (mass * (-(e - base - k * gap).expm1()).max(arb(0)) for k, mass in enumerate(masses) if mass)
+        gains = (mass * (-(e - base - k * gap).expm1()).max(arb(0)) for k, mass in enumerate(masses) if mass != 0)
         unit = arb(2) ** ctx.prec
         return Enclosure.of(sum(gains, arb(0)) / unit).wider(1 - masses(1) / unit, arb(0))
 
@@ -177,7 +187,7 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
 
 def _power(masses: list[arb], count: int) -> fmpz_poly:
     """Return the masses of the sum of ``count`` outcomes, in units of 2^-precision, each rounded down."""
-    one = fmpz_poly([(mass * arb(2) ** ctx.prec).lower().floor().unique_fmpz() for mass in masses])
+    one = fmpz_poly([floor_of(mass * arb(2) ** ctx.prec) for mass in masses])
     power = one
     for bit in bin(count)[3:]:
         for factor in (power, one)[: 1 + int(bit)]:

@@ -16,7 +16,7 @@ from typing import Self
 from flint import acb, acb_poly, arb, ctx, fmpq
 
 from epsilond_verifier.binomials import hits, most_displaced, tail
-from epsilond_verifier.bounds import CannotCheck, normal_cdf, refuse_unless, require
+from epsilond_verifier.bounds import CannotCheck, floor_of, normal_cdf, refuse_unless, require
 from epsilond_verifier.reading import Reader
 
 RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
@@ -182,15 +182,15 @@ class DiscreteLaplace(OnGrid):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(OnGrid):
-    """Noise of mass in proportion to e^(-y^2 / (2 s^2)), up to a factor, as far as K, where it is about 2^-precision."""
+    """Noise of mass in proportion to e^(-y^2 / (2 s^2)), up to a factor; beyond K it is about 2^-precision."""
 
-    factor: arb = arb(1)
+    factor: arb
 
     @classmethod
     def of(cls, s: arb, k: int, count: int) -> tuple[Self, int]:
         """Return steps as one where their noise adds up to such noise (Theorem E)."""
         if not s >= _ADDED_UP:
-            return cls(s, k), count
+            return cls(s, k, arb(1)), count
         r = 2 / ((arb.pi() * s) ** 2).expm1()
         spread = ((1 + r) / (1 - r)) ** (count - 1)
         return cls(s * arb(count).sqrt(), k * count, spread.union(1 / spread)), 1
@@ -198,7 +198,7 @@ class DiscreteGaussian(OnGrid):
     @property
     def reach(self) -> int:
         """Return K."""
-        return int((self.s * (2 * ctx.prec * arb(2).log()).sqrt()).upper().ceil().unique_fmpz()) + 1
+        return floor_of(self.s * (2 * ctx.prec * arb(2).log()).sqrt()) + 2
 
     @property
     def number(self) -> int:
