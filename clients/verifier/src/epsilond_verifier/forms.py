@@ -25,20 +25,7 @@ from epsilond_verifier.bounds import (
     refuse_unless,
     require,
 )
-from epsilond_verifier.laws import (
-    Atoms,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Draws,
-    FixedSize,
-    Laplace,
-    Law,
-    Mixture,
-    Normal,
-    OnGrid,
-    Sampled,
-    Step,
-)
+from epsilond_verifier.laws import Atoms, Draws, FixedSize, Laplace, Law, Mixture, Normal, OnGrid, Sampled, Step
 from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, MixtureTransform, Place, Transform, blurred, powers, read_place
 
@@ -165,7 +152,7 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     Masses are rounded down. Delta is the sum of mass (1 - e^(e - loss))_+, so the missing mass adds at most itself.
     """
     law, count = asked.steps[0].law, asked.steps[0].count
-    if len(asked.steps) > 1 or not isinstance(law, Atoms | DiscreteLaplace | DiscreteGaussian):
+    if len(asked.steps) > 1 or not isinstance(law, Atoms | laws.DiscreteLaplace | laws.DiscreteGaussian):
         raise CannotCheck("the sum over outcomes is that of equal steps with outcomes at equal distances")
     last = count * (law.number - 1)
     refuse_unless(last <= _MOST_TERMS, f"the sum over outcomes has at most {_MOST_TERMS} terms, not {last}")
