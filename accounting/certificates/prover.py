@@ -202,7 +202,7 @@ def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[st
     epsilon, delta = statement.epsilon, statement.delta
     events = direction.events
     if all(event.step is None for event in events):
-        yield {"form": "gaussian"}, 60.0 + epsilon + 2.0 * math.log1p(epsilon)
+        yield {"form": "gaussian"}, 80.0 + 5.0 * math.log1p(epsilon)
         return
     only = events[0]
     if len(events) == 1 and only.count == 1 and only.step is not None and only.power != "outcomes":

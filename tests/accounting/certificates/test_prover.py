@@ -73,6 +73,7 @@ ANSWERS = {
     "few participations": ((Event(Gaussian(0.5), Poisson(0.001), 10),), ADD),
     "shuffled epochs": ((Event(Gaussian(3.0), ShuffledEpochs(10), 25),), REPLACE),
     "one laplace step": ((Event(Laplace(2.0)),), ADD),
+    "full batches that protect nobody": ((Event(Gaussian(0.14), count=6450),), ADD),
     "laplace": ((Event(Laplace(8.0), count=40),), ADD),
     "many laplace steps": ((Event(Laplace(60.0), count=300),), REPLACE),
     "more laplace steps than are added up": ((Event(Laplace(20.0), count=3000),), ADD),
