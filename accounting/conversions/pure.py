@@ -12,7 +12,7 @@ import numpy as np
 
 from accounting.conversions.converted import Alternative, Converted, Target
 from accounting.conversions.regions import ApproximateRegion, attack_risk
-from accounting.conversions.rounding import as_probability, enlarged, rounded_up
+from accounting.conversions.rounding import as_probability, enlarged, rounded_up, times_exp
 from accounting.guarantees import (
     ApproximateDpGuarantee,
     AttackRisk,
@@ -113,11 +113,11 @@ def to_attack_risk(stated: PureDpGuarantee, target: Target) -> Converted:
 
 def textbook_risk(epsilon: float, delta: float, target: Target) -> tuple[Alternative, ...]:
     """Return the risk directly from the definition: e^eps fpr + delta, or e^eps - 1 + delta (Yeom et al. 2018)."""
-    scale = math.exp(min(epsilon, 700.0))
     if target.prior is not None:
         return ()
     if target.fpr is not None:
-        tpr = as_probability(enlarged(scale * target.fpr + delta, scale * target.fpr * (1.0 + epsilon)))
+        steep = times_exp(target.fpr, epsilon)
+        tpr = as_probability(enlarged(steep + delta, steep * (1.0 + epsilon)))
         return (Alternative("definition", AttackRisk(fpr=target.fpr, tpr=tpr)),)
     advantage = as_probability(enlarged(math.expm1(min(epsilon, 700.0)) + delta))
     return (Alternative("definition", AttackRisk(advantage=advantage)),)

@@ -11,7 +11,7 @@ import scipy
 from accounting.composition.composition import Composition
 from accounting.composition.gaussian_dp import AnalyticGaussian, epsilon_of_gaussian
 from accounting.conversions.converted import Target
-from accounting.conversions.rounding import as_probability, enlarged
+from accounting.conversions.rounding import as_probability, enlarged, times_exp
 from accounting.errors import Unreachable
 from accounting.guarantees import AttackRisk
 from accounting.losses.gaussian import GaussianLoss
@@ -102,7 +102,7 @@ class ApproximateRegion:
 
     def true_positive_rate(self, fpr: float) -> float:
         """Return the smaller of e^eps fpr + delta and 1 - e^-eps (1 - delta - fpr)."""
-        steep = fpr * math.exp(min(self.stated_epsilon, 700.0)) + self.stated_delta
+        steep = times_exp(fpr, self.stated_epsilon) + self.stated_delta
         flat = 1.0 - math.exp(-self.stated_epsilon) * max(1.0 - self.stated_delta - fpr, 0.0)
         relative = 1.0 + self.stated_epsilon  # of e^eps, whose exponent is exact to half an ulp
         return as_probability(min(enlarged(steep, steep * relative), enlarged(flat, 1.0)))

@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,3 +180,14 @@ def test_extremes_are_answered(size: float) -> None:
             assert 0.0 <= number(convert(stated, "approximate_dp", delta=delta)) < 1e13
         for at in ({}, {"fpr": 1e-30}, {"fpr": 0.5}, {"fpr": 1 - 1e-16}, {"prior": 1e-30}, {"prior": 0.5}):
             assert 0.0 <= risk(stated, **at) <= 1.0
+
+
+def test_a_large_epsilon_tells_apart_at_tiny_false_positive_rates() -> None:
+    """The power e^740 overflows, while its product with a tiny rate does not."""
+    for fpr in (5e-324, 1e-310):
+        converted = convert(PureDpGuarantee(740.0), "attack_risk", fpr=fpr)
+        with mp.workdps(50):
+            exact = min(mp.exp(740) * fpr, 1)
+        for risk in (converted.guarantee, *(each.guarantee for each in converted.alternatives)):
+            assert isinstance(risk, AttackRisk) and risk.tpr is not None
+            assert exact <= risk.tpr <= exact * (1 + 1e-9)
