@@ -86,7 +86,8 @@ def total_variation(composition: Composition) -> float:
         return 1.0
     log_agreement = 0.0
     for loss, count in composition.steps:
-        one = min(1.0, float(loss.excess(np.zeros(1), remove=True)[0]) * (1.0 + _PROFILE_ALLOWANCE))
+        one = float(loss.excess(np.zeros(1), remove=True)[0]) * (1.0 + _PROFILE_ALLOWANCE)
+        one = min(1.0, one + 5e-324) if loss.pure_epsilon > 0.0 else 0.0
         log_agreement += count * math.log1p(-one) if one < 1.0 else -math.inf
     return -math.expm1(log_agreement) * (1.0 + 1e-15)
 

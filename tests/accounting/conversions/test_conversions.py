@@ -188,6 +188,7 @@ def test_a_large_epsilon_tells_apart_at_tiny_false_positive_rates() -> None:
         converted = convert(PureDpGuarantee(740.0), "attack_risk", fpr=fpr)
         with mp.workdps(50):
             exact = min(mp.exp(740) * fpr, 1)
-        for risk in (converted.guarantee, *(each.guarantee for each in converted.alternatives)):
-            assert isinstance(risk, AttackRisk) and risk.tpr is not None
-            assert exact <= risk.tpr <= exact * (1 + 1e-9)
+        for found in (converted.guarantee, *(each.guarantee for each in converted.alternatives)):
+            assert isinstance(found, AttackRisk)
+            assert found.tpr is not None
+            assert exact <= found.tpr <= exact * (1 + 1e-9)
