@@ -72,8 +72,8 @@ def line_of_budget(fields: Mapping[str, Any]) -> str:
 
 
 def usage(fields: Mapping[str, Any]) -> str | None:
-    """Return in one clause what is spent, reserved and left of a budget; None if the answer does not say. What is left is
-    rounded down, what is spent is rounded up."""
+    """Return in one clause what is spent, reserved and left of a budget; None if the answer does not say. What is left
+    is rounded down, what is spent is rounded up."""
     for quantity in _QUANTITIES:
         used = fields.get(quantity)
         if used:
