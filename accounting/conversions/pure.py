@@ -29,6 +29,8 @@ from accounting.losses.stated import RandomizedResponseLoss
 _METHOD = "randomized_response"
 _DOMINATION = "Kairouz, Oh & Viswanath 2015"
 _SMALLEST_TILT = 1e-2
+#: Smaller numbers have no relative accuracy.
+_SMALLEST_EPSILON = 1e-300
 
 
 def to_pure(stated: PureDpGuarantee, _: Target) -> Converted:
@@ -46,7 +48,8 @@ def to_approximate(stated: PureDpGuarantee, target: Target) -> Converted:
 
 def zcdp_rho(epsilon: float) -> float:
     """Return eps tanh(eps/2), rounded up. The proof is at `RandomizedResponseLoss.zcdp_rho`."""
-    return enlarged(RandomizedResponseLoss(epsilon).zcdp_rho)
+    # The square of a tiny epsilon vanishes.
+    return max(enlarged(RandomizedResponseLoss(epsilon).zcdp_rho), 5e-324 if epsilon > 0.0 else 0.0)
 
 
 def to_zcdp(stated: PureDpGuarantee, _: Target) -> Converted:
@@ -100,7 +103,7 @@ def to_gaussian(stated: PureDpGuarantee, _: Target) -> Converted:
     convex trade-off function through its three corners lies below it, and at this mu the Gaussian one passes through
     the middle corner.
     """
-    mu = mu_of_pure_dp(stated.epsilon)
+    mu = mu_of_pure_dp(max(stated.epsilon, _SMALLEST_EPSILON) if stated.epsilon > 0.0 else 0.0)
     source = "convexity of trade-off functions (Dong, Roth & Su 2022, Proposition 2.2)"
     return Converted(GaussianDpGuarantee(enlarged(mu, 4.0 * mu)), _METHOD, True, source)
 

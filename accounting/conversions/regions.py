@@ -89,7 +89,8 @@ class ApproximateRegion:
         else:  # the same, with the digits of 1 - delta
             left = (1.0 - delta) - (delta - self.stated_delta) * shrunk
             value = self.stated_epsilon + math.log(left / known) if left > 0.0 else 0.0
-        return max(0.0, enlarged(value, self.stated_epsilon + min(2.0 * share, 1.0)))
+        found = max(0.0, enlarged(value, self.stated_epsilon + min(2.0 * share, 1.0)))
+        return min(found, self.stated_epsilon)
 
     def delta(self, epsilon: float) -> float:
         """Return delta + (1 - delta) (1 - e^(eps' - eps)) / (1 + e^-eps)."""
@@ -146,5 +147,6 @@ class GaussianRegion:
         quantile = float(scipy.special.ndtri(fpr))
         # An error of the quantile moves Phi by its hazard, which is at most 1 + |quantile|.
         relative = 4.0 * (1.0 + quantile * quantile)
-        power = float(scipy.special.ndtr(quantile + self.mu))
+        # By the logarithm, because `ndtr` is 0 where it is below every normal number.
+        power = math.exp(float(scipy.special.log_ndtr(quantile + self.mu)))
         return as_probability(max(fpr, enlarged(power, power * relative)))

@@ -53,5 +53,5 @@ def times_exp(number: float, exponent: float) -> float:
     >>> round(times_exp(1e-310, 710.0), 6)
     0.022340
     """
-    half = math.exp(0.5 * min(exponent, 1400.0))
-    return number * half * half
+    first = min(exponent, 700.0)
+    return number * math.exp(first) * math.exp(min(exponent - first, 700.0))
