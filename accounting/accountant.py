@@ -62,6 +62,8 @@ _MOST_REACHES = 16
 _NARROWER_THAN_LAWS = 1e-4
 #: Relative error of a sum of largest losses, whose exponentials magnify the rounding of a noise multiplier.
 PURE_ALLOWANCE = 2e-12
+#: Smaller sums have no relative accuracy.
+SMALLEST_PURE = 1e-300
 
 
 def epsilon_for_delta(
@@ -419,7 +421,7 @@ def _without_rare_branches(composition: Composition, delta: float) -> Compositio
 def _pure_answer(pure: float) -> Answer:
     if math.isinf(pure):
         return Answer(Interval(math.inf, math.inf, math.inf), BasicComposition.name, {}, (NO_FINITE_EPSILON,))
-    lower = pure * (1.0 - PURE_ALLOWANCE)
+    lower = pure * (1.0 - PURE_ALLOWANCE) if pure > SMALLEST_PURE else 0.0
     return Answer(Interval(lower, pure, pure), BasicComposition.name, {"rounding": pure - lower})
 
 

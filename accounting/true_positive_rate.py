@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import scipy
 
 from accounting.accountant import delta_for_epsilon
@@ -86,10 +87,11 @@ def _gaussian(mu: float, fpr: float) -> Answer:
     quantile = mu + start
     slack = 16.0 * _ULP * (abs(start) + mu + 1.0)
     relative = 1e-14 * (1.0 + quantile * quantile)
-    lower = max(fpr, float(scipy.special.ndtr(quantile - slack)) * (1.0 - relative))
-    upper = min(1.0, float(scipy.special.ndtr(quantile + slack)) * (1.0 + relative))
-    upper = max(lower, upper)
-    estimate = min(max(float(scipy.special.ndtr(quantile)), lower), upper)
+    # By logarithms, because `ndtr` is 0 where it is below every normal number.
+    below, middle, above = np.exp(scipy.special.log_ndtr([quantile - slack, quantile, quantile + slack])).tolist()
+    lower = max(fpr, below * (1.0 - relative) - 5e-324)
+    upper = max(lower, min(1.0, above * (1.0 + relative) + 5e-324))
+    estimate = min(max(middle, lower), upper)
     return Answer(Interval(lower, estimate, upper), AnalyticGaussian.name, {"rounding": upper - lower})
 
 
@@ -132,7 +134,7 @@ def tpr_from_deltas(delta_at: Callable[[float], Answer], fpr: float, pure: float
 
 def _direct(epsilon: float, fpr: float, delta: float) -> float:
     """Return e^eps fpr + delta, rounded up."""
-    return (math.exp(epsilon) * fpr + delta) * (1.0 + 8.0 * _ULP)
+    return (math.exp(epsilon) * fpr + delta) * (1.0 + 8.0 * _ULP) + 5e-324
 
 
 def _mirrored(epsilon: float, fpr: float, delta: float) -> float:

@@ -57,7 +57,7 @@ class BasicComposition:
 
 def pure_epsilon(composition: Composition) -> float:
     """Return the sum of the pure parts, rounded up; inf if a step has no largest loss."""
-    return math.fsum(count * loss.pure_epsilon for loss, count in composition.steps) * (1.0 + 2.0**-51)
+    return math.fsum(count * loss.pure_epsilon for loss, count in composition.steps) * (1.0 + 2.0**-50)
 
 
 def _pure_and_gaussian(composition: Composition) -> tuple[float, float]:
@@ -86,7 +86,8 @@ def total_variation(composition: Composition) -> float:
         return 1.0
     log_agreement = 0.0
     for loss, count in composition.steps:
-        one = min(1.0, float(loss.excess(np.zeros(1), remove=True)[0]) * (1.0 + _PROFILE_ALLOWANCE))
+        one = float(loss.excess(np.zeros(1), remove=True)[0]) * (1.0 + _PROFILE_ALLOWANCE)
+        one = min(1.0, one + 5e-324) if loss.pure_epsilon > 0.0 else 0.0
         log_agreement += count * math.log1p(-one) if one < 1.0 else -math.inf
     return -math.expm1(log_agreement) * (1.0 + 1e-15)
 
@@ -100,11 +101,13 @@ def one_step_delta_in(direction: Direction, loss: PrivacyLoss, epsilon: float, *
     """Return the delta of one step in one direction, rounded up or down; 0 or 1 if the step has no pair."""
     if not loss.has_pair:
         return float(upward)
-    sign = 1.0 if upward else -1.0
-    if math.isfinite(loss.pure_epsilon):
-        epsilon = max(0.0, epsilon - sign * loss.end_error * loss.pure_epsilon)
-    profile = loss.excess(np.array([epsilon]), remove=direction is Direction.REMOVE)[0]
-    return min(1.0, float(profile) * (1.0 + 2.0 * sign * _PROFILE_ALLOWANCE))
+    sign, largest = (1.0 if upward else -1.0), loss.pure_epsilon
+    error = loss.end_error * largest if math.isfinite(largest) else loss.atom_error * epsilon
+    epsilon = max(0.0, epsilon - sign * error)
+    profile = float(loss.excess(np.array([epsilon]), remove=direction is Direction.REMOVE)[0])
+    # The smallest numbers have no relative accuracy.
+    rounding = sign * 5e-324 if profile > 0.0 else 0.0
+    return min(1.0, max(0.0, profile * (1.0 + 2.0 * sign * _PROFILE_ALLOWANCE) + rounding))
 
 
 def one_step_delta(composition: Composition, epsilon: float) -> float:

@@ -127,8 +127,9 @@ class _Enumerated:
         first, last = count * float(atoms.losses[0]), count * float(atoms.losses[-1])
         kept = masses > 0.0
         places = np.linspace(first, last, masses.size)[kept]
-        # Each step adds the rounding of its logarithm, and each sum of products the rounding of its terms.
-        rounding = count * (8.0 + float(np.abs(atoms.log_masses).max())) + 4.0 * masses.size
+        # Each step adds the rounding of its logarithm, which may be a difference of the other direction's logarithm and
+        # the loss, and each sum of products the rounding of its terms.
+        rounding = count * (8.0 + float(np.abs(atoms.log_masses).max()) + size) + 4.0 * masses.size
         return cls(Atoms(np.log(masses[kept]), places), 2.0 * _UNIT * rounding + 1e-13, 8.0 * _UNIT * count * size)
 
     def delta(self, epsilon: float) -> Bounds:

@@ -12,7 +12,7 @@ import numpy as np
 
 from accounting.conversions.converted import Alternative, Converted, Target
 from accounting.conversions.regions import ApproximateRegion, attack_risk
-from accounting.conversions.rounding import as_probability, enlarged, rounded_up
+from accounting.conversions.rounding import as_probability, enlarged, rounded_up, times_exp
 from accounting.guarantees import (
     ApproximateDpGuarantee,
     AttackRisk,
@@ -29,6 +29,8 @@ from accounting.losses.stated import RandomizedResponseLoss
 _METHOD = "randomized_response"
 _DOMINATION = "Kairouz, Oh & Viswanath 2015"
 _SMALLEST_TILT = 1e-2
+#: Smaller numbers have no relative accuracy.
+_SMALLEST_EPSILON = 1e-300
 
 
 def to_pure(stated: PureDpGuarantee, _: Target) -> Converted:
@@ -46,7 +48,8 @@ def to_approximate(stated: PureDpGuarantee, target: Target) -> Converted:
 
 def zcdp_rho(epsilon: float) -> float:
     """Return eps tanh(eps/2), rounded up. The proof is at `RandomizedResponseLoss.zcdp_rho`."""
-    return enlarged(RandomizedResponseLoss(epsilon).zcdp_rho)
+    # The square of a tiny epsilon vanishes.
+    return max(enlarged(RandomizedResponseLoss(epsilon).zcdp_rho), 5e-324 if epsilon > 0.0 else 0.0)
 
 
 def to_zcdp(stated: PureDpGuarantee, _: Target) -> Converted:
@@ -100,7 +103,7 @@ def to_gaussian(stated: PureDpGuarantee, _: Target) -> Converted:
     convex trade-off function through its three corners lies below it, and at this mu the Gaussian one passes through
     the middle corner.
     """
-    mu = mu_of_pure_dp(stated.epsilon)
+    mu = mu_of_pure_dp(max(stated.epsilon, _SMALLEST_EPSILON) if stated.epsilon > 0.0 else 0.0)
     source = "convexity of trade-off functions (Dong, Roth & Su 2022, Proposition 2.2)"
     return Converted(GaussianDpGuarantee(enlarged(mu, 4.0 * mu)), _METHOD, True, source)
 
@@ -113,11 +116,11 @@ def to_attack_risk(stated: PureDpGuarantee, target: Target) -> Converted:
 
 def textbook_risk(epsilon: float, delta: float, target: Target) -> tuple[Alternative, ...]:
     """Return the risk directly from the definition: e^eps fpr + delta, or e^eps - 1 + delta (Yeom et al. 2018)."""
-    scale = math.exp(min(epsilon, 700.0))
     if target.prior is not None:
         return ()
     if target.fpr is not None:
-        tpr = as_probability(enlarged(scale * target.fpr + delta, scale * target.fpr * (1.0 + epsilon)))
+        steep = times_exp(target.fpr, epsilon)
+        tpr = as_probability(enlarged(steep + delta, steep * (1.0 + epsilon)))
         return (Alternative("definition", AttackRisk(fpr=target.fpr, tpr=tpr)),)
     advantage = as_probability(enlarged(math.expm1(min(epsilon, 700.0)) + delta))
     return (Alternative("definition", AttackRisk(advantage=advantage)),)

@@ -11,7 +11,7 @@ import scipy
 from accounting.composition.composition import Composition
 from accounting.composition.gaussian_dp import AnalyticGaussian, epsilon_of_gaussian
 from accounting.conversions.converted import Target
-from accounting.conversions.rounding import as_probability, enlarged
+from accounting.conversions.rounding import as_probability, enlarged, times_exp
 from accounting.errors import Unreachable
 from accounting.guarantees import AttackRisk
 from accounting.losses.gaussian import GaussianLoss
@@ -89,7 +89,8 @@ class ApproximateRegion:
         else:  # the same, with the digits of 1 - delta
             left = (1.0 - delta) - (delta - self.stated_delta) * shrunk
             value = self.stated_epsilon + math.log(left / known) if left > 0.0 else 0.0
-        return max(0.0, enlarged(value, self.stated_epsilon + min(2.0 * share, 1.0)))
+        found = max(0.0, enlarged(value, self.stated_epsilon + min(2.0 * share, 1.0)))
+        return min(found, self.stated_epsilon)
 
     def delta(self, epsilon: float) -> float:
         """Return delta + (1 - delta) (1 - e^(eps' - eps)) / (1 + e^-eps)."""
@@ -102,7 +103,7 @@ class ApproximateRegion:
 
     def true_positive_rate(self, fpr: float) -> float:
         """Return the smaller of e^eps fpr + delta and 1 - e^-eps (1 - delta - fpr)."""
-        steep = fpr * math.exp(min(self.stated_epsilon, 700.0)) + self.stated_delta
+        steep = times_exp(fpr, self.stated_epsilon) + self.stated_delta
         flat = 1.0 - math.exp(-self.stated_epsilon) * max(1.0 - self.stated_delta - fpr, 0.0)
         relative = 1.0 + self.stated_epsilon  # of e^eps, whose exponent is exact to half an ulp
         return as_probability(min(enlarged(steep, steep * relative), enlarged(flat, 1.0)))
@@ -146,5 +147,6 @@ class GaussianRegion:
         quantile = float(scipy.special.ndtri(fpr))
         # An error of the quantile moves Phi by its hazard, which is at most 1 + |quantile|.
         relative = 4.0 * (1.0 + quantile * quantile)
-        power = float(scipy.special.ndtr(quantile + self.mu))
+        # By the logarithm, because `ndtr` is 0 where it is below every normal number.
+        power = math.exp(float(scipy.special.log_ndtr(quantile + self.mu)))
         return as_probability(max(fpr, enlarged(power, power * relative)))

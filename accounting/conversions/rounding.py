@@ -45,3 +45,13 @@ def enlarged(value: float, scale: float = 0.0) -> float:
 def as_probability(value: float) -> float:
     """Return an upper bound of a probability, which is at most 1."""
     return min(1.0, max(0.0, value))
+
+
+def times_exp(number: float, exponent: float) -> float:
+    """Return ``number`` times e^exponent, where the power may overflow though the product does not.
+
+    >>> round(times_exp(1e-310, 710.0), 6)
+    0.022340
+    """
+    first = min(exponent, 700.0)
+    return number * math.exp(first) * math.exp(min(exponent - first, 700.0))

@@ -85,6 +85,7 @@ class DiscreteGaussianLoss(AtomicLoss):
     pure_epsilon = math.inf
     symmetric = True
     moments_within = None
+    atom_error = 4.0 * _ULP
 
     def find_atoms(self) -> Atoms:
         """Return the atoms that have mass in double precision."""

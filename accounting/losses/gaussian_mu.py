@@ -47,7 +47,7 @@ def mu_of_discrete_laplace(epsilon: float, shift: int) -> float:
     """
     a, middle = epsilon / shift, (shift + 1) // 2
     rest = math.log1p(math.exp(-a))
-    return _mu_at(-a * middle - rest, -a * (shift + 1 - middle) - rest)
+    return _mu_between(_quantile(-a * middle - rest), _quantile(-a * (shift + 1 - middle) - rest))
 
 
 def mu_of_categorical_response(num_categories: int, flip_probability: float, against_null: bool) -> float:
@@ -57,8 +57,11 @@ def mu_of_categorical_response(num_categories: int, flip_probability: float, aga
     (k-1) p/k) and its mirror image against the null record. Elsewhere the function is linear.
     """
     log_k, log_p = math.log(num_categories), math.log(flip_probability)
-    log_missed = log_p + math.log(num_categories - 1) - log_k
-    return _mu_at(-log_k if against_null else log_p - log_k, log_missed)
+    first = _quantile(-log_k if against_null else log_p - log_k)
+    kept = (1.0 - flip_probability) + flip_probability / num_categories
+    # The logarithm of a probability near 1 has lost the digits of its complement.
+    missed = -_quantile(math.log(kept)) if kept < 0.5 else _quantile(log_p + math.log(num_categories - 1) - log_k)
+    return _mu_between(first, missed)
 
 
 #: The relative and the absolute error of quantiles.
@@ -68,7 +71,7 @@ _LARGEST_QUANTILE = 64.0
 
 
 def less_rounding(mu: float) -> float:
-    """Round a mu of `_mu_at` down: `_mu_at` adds a share of both quantiles, and may err by as much.
+    """Round a mu of `_mu_between` down: `_mu_between` adds a share of both quantiles, and may err by as much.
 
     >>> mu = mu_of_discrete_laplace(0.5, 3)
     >>> mu * (1 - 1e-10) < less_rounding(mu) < mu
@@ -77,10 +80,14 @@ def less_rounding(mu: float) -> float:
     return max(0.0, mu - 2.0 * _QUANTILE_ALLOWANCE * (1.0 + 2.0 * _LARGEST_QUANTILE))
 
 
-def _mu_at(log_first: float, log_second: float) -> float:
-    """Return mu of the Gaussian trade-off function through (e^log_first, e^log_second), rounded up."""
-    quantiles = [float(scipy.special.ndtri_exp(log_first)), float(scipy.special.ndtri_exp(log_second))]
-    return max(0.0, -math.fsum(quantiles)) + _QUANTILE_ALLOWANCE * (1.0 + sum(map(abs, quantiles)))
+def _quantile(log_probability: float) -> float:
+    return float(scipy.special.ndtri_exp(log_probability))
+
+
+def _mu_between(first: float, second: float) -> float:
+    """Return mu of the Gaussian trade-off function through the point whose coordinates have these quantiles, rounded
+    up."""
+    return max(0.0, -math.fsum((first, second))) + _QUANTILE_ALLOWANCE * (1.0 + abs(first) + abs(second))
 
 
 def _mu_through(total_variation: float, log_error: float) -> float:

@@ -37,6 +37,7 @@ from accounting.losses.atomic import AtomicLoss
 from accounting.losses.atoms import Atoms
 from accounting.losses.enclosed import EnclosedLoss
 from accounting.losses.privacy_loss import GroupStep
+from accounting.losses.ratio_quadrature import log_f
 
 Array = NDArray[np.float64]
 
@@ -69,33 +70,40 @@ class GroupLaplaceLoss(AtomicLoss):
     def symmetric(self) -> bool:
         return self.replaced
 
+    @property
+    def pure_epsilon(self) -> float:
+        """k times the largest loss of one record, rounded up: f(l)^k is the ratio if all records are drawn for
+        themselves."""
+        size, q = self.epsilon, self.sampling_probability
+        one = log_f(size, q) - (log_f(-size, q) if self.replaced else 0.0)
+        return self.group_size * (one * (1.0 + (8.0 + size) * 2.0**-52) + 5e-324)
+
     def find_atoms(self) -> Atoms:
-        k, q = self.group_size, self.sampling_probability
-        hits = np.arange(k + 1.0)
-        weights = np.exp(_log_binomial(k, hits) + hits * math.log(q) + (k - hits) * math.log1p(-q))
+        k = self.group_size
+        hits, log_weights = np.arange(k + 1.0), _log_binomial(k, self.sampling_probability)
+        weights = np.exp(log_weights)
         each = max(_LEAST, _CELLS // (2 * k if self.replaced else k))
         first = -k if self.replaced else 0
         edges = np.linspace(first, k, (k - first) * each + 1)
         p = masses_between(edges, hits, weights, self.epsilon)
-        q_masses = (
-            masses_between(edges, -hits, weights, self.epsilon)
-            if self.replaced
-            else masses_between(edges, np.zeros(1), np.ones(1), self.epsilon)
-        )
-        losses = np.log(p) - np.log(q_masses)
+        distances = np.abs(edges[:, None] - np.arange(-k, k + 1.0))
+        at_edges = self._losses(distances, log_weights)
+        between = self._losses(np.minimum(distances[1:], distances[:-1]), log_weights)
         if self.upward:
-            losses = self._losses_at(edges, hits, weights)
-            p = _at_the_ends(p, q_masses, losses)
+            p, losses = _at_the_ends(p, between, at_edges), at_edges
+        else:
+            losses = np.concatenate([at_edges[:1], between, at_edges[-1:]])
         p, losses = p[p > 0.0], losses[p > 0.0]
         # Losses that rounding cannot tell apart are merged.
         starts = np.flatnonzero(np.concatenate([[True], np.diff(np.maximum.accumulate(losses)) > 0.0]))
         return Atoms(np.log(np.add.reduceat(p, starts)), losses[starts])
 
-    def _losses_at(self, edges: Array, hits: Array, weights: Array) -> Array:
-        above = _log_density(edges, hits, weights, self.epsilon)
-        if self.replaced:
-            return above - _log_density(edges, -hits, weights, self.epsilon)
-        return above + self.epsilon * np.abs(edges)
+    def _losses(self, distances: Array, log_weights: Array) -> Array:
+        """Return the loss at each place, given its distances from -k, ..., k."""
+        k = self.group_size
+        gains = self.epsilon * (distances[:, k, None] - distances)
+        loss = _log_mean_exp(gains[:, k + 1 :], log_weights[1:])
+        return loss - _log_mean_exp(gains[:, :k][:, ::-1], log_weights[1:]) if self.replaced else loss
 
 
 def laplace_group(epsilon: float, sampling_probability: float, size: int, *, replaced: bool) -> GroupStep:
@@ -117,21 +125,31 @@ def masses_between(edges: Array, means: Array, weights: Array, epsilon: float) -
     return masses
 
 
-def _log_density(places: Array, means: Array, weights: Array, epsilon: float) -> Array:
-    """Return the logarithm of the mixture's density, up to a common factor."""
-    exponents = -epsilon * np.abs(places[:, None] - means)
-    top = exponents.max(axis=1)
-    density: Array = top + np.log(np.exp(exponents - top[:, None]) @ weights)
-    return density
+def _log_mean_exp(gains: Array, log_weights: Array) -> Array:
+    """Return log(1 + sum_h w_h (e^gain_h - 1)), which keeps its digits where all weights of hits are small."""
+    weights = np.exp(log_weights)
+    with np.errstate(over="ignore"):
+        large = np.exp(gains + log_weights) - weights
+    terms = np.where(gains > 1.0, large, weights * np.expm1(np.minimum(gains, 1.0)))
+    total = terms.sum(axis=1)
+    logs: Array = np.log1p(total)
+    beyond = np.isinf(total)
+    logs[beyond] = scipy.special.logsumexp(gains[beyond] + log_weights, axis=1)
+    return logs
 
 
-def _at_the_ends(p: Array, q: Array, at_edges: Array) -> Array:
+def _at_the_ends(p: Array, between: Array, at_edges: Array) -> Array:
     """Return P-masses at the edges. Each cell's mass goes to its two ends, so that its Q-mass is kept; the outer cells
     have one end.
+
+    Args:
+        p: The P-masses of all cells.
+        between: log of P's over Q's mass of each cell that has two ends.
+        at_edges: The losses at the edges.
     """
     low, high = at_edges[:-1], at_edges[1:]
     widths = np.maximum(high - low, 0.0)
-    place = np.clip(np.log(p[1:-1] / q[1:-1]), low, high)
+    place = np.clip(between, low, high)
     # The shares of P are computed from differences of losses, so that small cells keep their digits.
     gap = np.maximum(-np.expm1(-widths), 1e-300)
     share = np.where(widths > 0.0, -np.expm1(low - place) / gap, 0.5)
@@ -143,10 +161,9 @@ def _at_the_ends(p: Array, q: Array, at_edges: Array) -> Array:
     return masses
 
 
-def _log_binomial(number: int, chosen: Array) -> Array:
-    log: Array = (
-        scipy.special.gammaln(number + 1.0)
-        - scipy.special.gammaln(chosen + 1.0)
-        - scipy.special.gammaln(number - chosen + 1.0)
-    )
+def _log_binomial(number: int, probability: float) -> Array:
+    """Return the logarithms of the binomial probabilities of 0, ..., ``number``."""
+    hits = np.arange(number + 1.0)
+    choices = np.array([math.log(math.comb(number, chosen)) for chosen in range(number + 1)])
+    log: Array = choices + hits * math.log(probability) + (number - hits) * math.log1p(-probability)
     return log

@@ -39,8 +39,8 @@ from accounting.losses.ratio_quadrature import (
     ConvexExcess,
     RatioLaw,
     SymmetrizedExcess,
+    log_f,
     log_integral,
-    log_sampled_ratio,
 )
 from accounting.losses.rules import sampled
 from accounting.losses.support import Support, mirrored
@@ -252,14 +252,9 @@ def _replace_moment(lam: float, q: float, tilt: float) -> float:
     return upper_moment(log_integral(law, log_q, SymmetrizedExcess(tilt)) + log_floor + lam)
 
 
-def log_f(y: float, q: float) -> float:
-    """Return log(1 - q + q e^y)."""
-    return float(log_sampled_ratio(np.array([y]), math.log(q))[0])
-
-
 def _rounded_up(loss: float, lam: float) -> float:
     """Return an allowance for the rounding of l, which its exponential magnifies, and of the logarithm."""
-    return loss * (1.0 + (6.0 + lam) * _ULP)
+    return loss * (1.0 + (6.0 + lam) * _ULP) + 5e-324
 
 
 @sampled(Laplace, Poisson)

@@ -67,6 +67,7 @@ class PrivacyLoss(ABC):
         moments: The method by which `log_moment` is computed.
         end_error: The relative error of the largest loss, at which the profile reaches zero. The profile keeps its
             relative accuracy up to this distance from it.
+        atom_error: The relative error of every loss, if there is no largest one but atoms make corners in the profile.
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
         has_own_moments: Whether an enclosed loss has moments of its own, other than those of ``dominating``.
@@ -79,6 +80,7 @@ class PrivacyLoss(ABC):
     __slots__ = ()
     moments: ClassVar[Moments] = Moments.CLOSED_FORM
     end_error: ClassVar[float] = 1e-12
+    atom_error: ClassVar[float] = 0.0
     is_mixture: ClassVar[bool] = False
     is_enclosed: ClassVar[bool] = False
     has_own_moments: ClassVar[bool] = True

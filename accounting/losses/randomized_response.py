@@ -68,7 +68,8 @@ class CategoricalResponseLoss(AtomicLoss):
         k, p = self.num_categories, self.flip_probability
         if self.against_null:
             return max(math.log1p((k - 1) * (1.0 - p)), -math.log(p))
-        return _log_of_one_plus(math.log(k) + math.log1p(-p) - math.log(p)) if p < 1.0 else 0.0
+        odds = k * ((1.0 - p) / p)
+        return math.log1p(odds) if math.isfinite(odds) else math.log(k) - math.log(p)
 
     @property
     def zcdp_rho(self) -> float:
@@ -101,8 +102,3 @@ class CategoricalResponseLoss(AtomicLoss):
         if k == 2:
             return Atoms(np.array([other, kept]), np.array([-size, size]))
         return Atoms(np.array([other, math.log(k - 2) + other, kept]), np.array([-size, 0.0, size]))
-
-
-def _log_of_one_plus(log_ratio: float) -> float:
-    """Return log(1 + e^log_ratio), where e^log_ratio may overflow."""
-    return max(log_ratio, 0.0) + math.log1p(math.exp(-abs(log_ratio)))

@@ -153,9 +153,24 @@ def log_sampled_ratio(y: Array, log_q: float) -> Array:
     q = math.exp(log_q)
     with np.errstate(over="ignore"):
         rise = np.where(y > 30.0, np.exp(np.minimum(log_q + y, 0.0)), q * np.expm1(np.minimum(y, 30.0)))
-        small = np.log1p(rise)
+        # Near -1, log1p would lose the digits of 1 - q, which may be nearly all of f there.
+        low = np.log(q * np.exp(np.minimum(y, 0.0)) - math.expm1(log_q))
+        small = np.where(rise < -0.5, low, np.log1p(rise))
         large = log_q + y + np.log1p(np.exp(math.log1p(-q) - log_q - y))
     return np.where(log_q + y < 0.0, small, large)
+
+
+def log_f(y: float, q: float) -> float:
+    """Return log(1 - q + q e^y) to a few units in the last place, unless it is below every normal number."""
+    if y < 0.0:
+        rise = q * math.expm1(y)
+        return math.log1p(rise) if rise > -0.5 else math.log((1.0 - q) + q * math.exp(y))
+    # The power may overflow where its product with q does not.
+    half = math.exp(0.5 * min(y, 1400.0))
+    rise = q * math.expm1(y) if y < 700.0 else q * half * half
+    if y <= 1400.0 and math.isfinite(rise):
+        return math.log1p(rise)
+    return math.log(q) + y
 
 
 def log_integral(law: RatioLaw, log_q: float, kernel: Kernel) -> float:

@@ -198,11 +198,11 @@ class TwoCandidatesLoss(AtomicLoss):
 
     def find_atoms(self) -> Atoms:
         """Return 1 - e^-g / 2 against e^(g - eps) / 2, and the rest; rounding moves the losses towards each other."""
-        likely, unlikely = -0.5 * math.exp(-self.ahead), 0.5 * math.exp(self.ahead - self.epsilon)
-        high = math.log1p(likely) - math.log(unlikely)
-        low = math.log(-likely) - math.log1p(-unlikely)
+        # The logarithms themselves, because the masses may underflow.
+        rare, rarer = -self.ahead - math.log(2.0), self.ahead - self.epsilon - math.log(2.0)
+        often, oftener = math.log1p(-math.exp(rare)), math.log1p(-math.exp(rarer))
         inward = 1.0 - 1e-14
-        return Atoms(np.array([math.log(-likely), math.log1p(likely)]), inward * np.array([low, high]))
+        return Atoms(np.array([rare, often]), inward * np.array([rare - oftener, often - rarer]))
 
 
 @dataclass(frozen=True, slots=True)

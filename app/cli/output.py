@@ -109,6 +109,8 @@ def interval(ends: Mapping[str, Any]) -> tuple[str, str]:
 
     >>> interval({"lower": 0.12345678912, "upper": 1 / 3})
     ('0.1234567891', '0.3333333334')
+    >>> interval({"lower": 10.0, "upper": 120.0})
+    ('10', '120')
     >>> interval({"lower": None, "upper": None})
     ('-', '-')
     """
@@ -153,7 +155,7 @@ def percent(share: float) -> str:
 def _rounded(value: float | None, rounding: str) -> str:
     if value is None:
         return "-"
-    return f"{Decimal(repr(value)).normalize(Context(prec=_DIGITS, rounding=rounding)):g}"
+    return f"{float(Context(prec=_DIGITS, rounding=rounding).create_decimal(repr(value))):.{_DIGITS}g}"
 
 
 def _cell(value: object) -> str:

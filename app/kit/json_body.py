@@ -1,14 +1,15 @@
 """Strict JSON (RFC 8259), with a pointer to what is wrong.
 
-Python's parser accepts NaN and Infinity, which are not JSON, turns 1e400 into an infinity, keeps the last of two equal
-keys, and lets lone surrogates and NUL through, which no database stores. Each of these is refused here, before any
-route sees the body.
+Python's parser accepts NaN and Infinity, which are not JSON, turns 1e400 into an infinity and 1e-400 into 0, keeps the
+last of two equal keys, and lets lone surrogates and NUL through, which no database stores. Each of these is refused
+here, before any route sees the body.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from accounting.errors import Pointer
@@ -17,6 +18,9 @@ from app.problems import Problem, unprocessable
 
 # A union of types would be made anew for each value.
 _CONTAINERS = (dict, list)
+_NOT_FINITE = "A number must be finite, and not so small that it would be read as 0."
+#: A digit other than 0 before the exponent.
+_NOT_ZERO = re.compile(r"^[^eE]*[1-9]")
 
 
 class _Repeated(dict[str, Any]):
@@ -55,7 +59,7 @@ def read_json(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise unprocessable("malformed_json", f"The body is not UTF-8: see byte {error.start}.") from None
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_int=_integer)
+        value = json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_float=_real)
     except json.JSONDecodeError as error:
         detail = f"The body is not JSON: see line {error.lineno}, column {error.colno}."
         raise unprocessable("malformed_json", detail) from None
@@ -68,6 +72,12 @@ def read_json(data: bytes) -> Any:
 def _integer(digits: str) -> int | float:
     # An infinity stands in for an integer too long to convert; the check below refuses it with its pointer.
     return int(digits) if len(digits) <= limits.JSON_INTEGER_DIGITS else math.inf
+
+
+def _real(digits: str) -> float:
+    # An infinity also stands in for a number that would be read as 0 although it is not: a loss of 0 has no price.
+    number = float(digits)
+    return number if number or not _NOT_ZERO.search(digits) else math.inf
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -93,7 +103,7 @@ def _check(root: Any) -> None:
             _check_text(value, pointer)
         elif isinstance(value, float):
             if not math.isfinite(value):
-                raise unprocessable("not_finite", "A number must be finite.", *pointer)
+                raise unprocessable("not_finite", _NOT_FINITE, *pointer)
         elif isinstance(value, _CONTAINERS):
             if len(pointer) >= limits.JSON_DEPTH:
                 raise _too_deep(pointer)

@@ -32,7 +32,7 @@ from app.reservations.schemas import PlanPriceBody
 from app.runs import artifacts, repository
 from app.runs import sweep_progression as progression
 from app.runs import sweep_repository as run_sweeps
-from app.runs.guarantee import guarantee_of
+from app.runs.guarantee import guarantee_of, round_up
 from app.runs.model_schemas import ModelBody, hash_of_card
 from app.runs.preparation import Preparation, columns_of, explained
 from app.runs.report import model_card
@@ -110,14 +110,14 @@ def _charged_otherwise(target: RunTargetBody, price: PlanPriceBody | None) -> li
     if target.group_size > 1:
         return [
             f"The run's epsilon is for groups of {target.group_size} records; its budget charges what the plan costs "
-            f"one record, epsilon {price.charged:.5g} at delta {price.delta:g}."
+            f"one record, epsilon {round_up(price.charged)} at delta {price.delta:g}."
         ]
     if abs(price.charged - target.epsilon) <= AS_ASKED * target.epsilon:
         return []
-    tight = "" if price.tight.upper is None else f", where its tight epsilon is at most {price.tight.upper:.5g}"
+    tight = "" if price.tight.upper is None else f", where its tight epsilon is at most {round_up(price.tight.upper)}"
     return [
         f"The run asks for epsilon {target.epsilon:g} at delta {target.delta:g}, and its budget charges the plan as "
-        f"epsilon {price.charged:.5g} at delta {price.delta:g}{tight}. {price.why}"
+        f"epsilon {round_up(price.charged)} at delta {price.delta:g}{tight}. {price.why}"
     ]
 
 

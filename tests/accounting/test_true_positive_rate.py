@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -90,3 +91,13 @@ def test_a_rate_is_at_least_the_coins_and_at_most_one() -> None:
 def test_a_false_positive_rate_outside_its_range_is_refused(fpr: float) -> None:
     with pytest.raises(InvalidValue):
         tpr_for_fpr([Event(Gaussian(1.0))], ADD_REMOVE, fpr)
+
+
+def test_the_smallest_rates_are_rounded_outward() -> None:
+    smallest = 5e-324
+    with mp.workdps(60):
+        quantile = mp.findroot(lambda z: mp.log(mp.ncdf(z)) - mp.log(smallest), -38.5)
+        exact = {Gaussian(10.0): mp.ncdf(quantile + mp.mpf("0.1")), PureDp(0.9): mp.exp(mp.mpf(0.9)) * smallest}
+        for mechanism, rate in exact.items():
+            value = tpr_for_fpr([Event(mechanism)], NeighboringRelation.ADD_OR_REMOVE_ONE, smallest).value
+            assert value.lower <= rate <= value.upper <= 3 * rate

@@ -45,6 +45,8 @@ NOISE = "/events/0/mechanism/noise_multiplier"
         ("-Infinity", "not_finite"),
         ("1e400", "not_finite"),
         ("-1e400", "not_finite"),
+        ("1e-400", "not_finite"),
+        ("-0.001E-999", "not_finite"),
         ("9" * 400, "not_finite"),
         ("9" * 5000, "not_finite"),
     ],

@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,3 +180,36 @@ def test_extremes_are_answered(size: float) -> None:
             assert 0.0 <= number(convert(stated, "approximate_dp", delta=delta)) < 1e13
         for at in ({}, {"fpr": 1e-30}, {"fpr": 0.5}, {"fpr": 1 - 1e-16}, {"prior": 1e-30}, {"prior": 0.5}):
             assert 0.0 <= risk(stated, **at) <= 1.0
+
+
+def test_a_large_epsilon_tells_apart_at_tiny_false_positive_rates() -> None:
+    """The power e^740 overflows, while its product with a tiny rate does not."""
+    for fpr in (5e-324, 1e-310):
+        converted = convert(PureDpGuarantee(740.0), "attack_risk", fpr=fpr)
+        with mp.workdps(50):
+            exact = min(mp.exp(740) * fpr, 1)
+        for found in (converted.guarantee, *(each.guarantee for each in converted.alternatives)):
+            assert isinstance(found, AttackRisk)
+            assert found.tpr is not None
+            assert exact <= found.tpr <= exact * (1 + 1e-9)
+
+
+def test_the_smallest_numbers_are_rounded_up() -> None:
+    with mp.workdps(700):
+        for mu in (0.1, 1.0):
+            tpr = convert(GaussianDpGuarantee(mu), "attack_risk", fpr=5e-324).guarantee
+            quantile = mp.findroot(lambda z: mp.log(mp.ncdf(z)) - mp.log(5e-324), -38.5)
+            assert isinstance(tpr, AttackRisk)
+            assert tpr.tpr is not None
+            assert mp.ncdf(quantile + mu) <= tpr.tpr
+        for epsilon in (5e-324, 1e-300, 1e-170):
+            zcdp, gaussian = (convert(PureDpGuarantee(epsilon), kind).guarantee for kind in ("zcdp", "gaussian_dp"))
+            assert isinstance(zcdp, ZcdpGuarantee)
+            assert isinstance(gaussian, GaussianDpGuarantee)
+            assert epsilon * mp.tanh(mp.mpf(epsilon) / 2) <= zcdp.rho
+            assert mp.sqrt(mp.pi / 2) * epsilon * (1 - mp.mpf(10) ** -20) <= gaussian.mu
+
+
+def test_an_answer_at_a_larger_delta_is_never_above_the_statement() -> None:
+    converted = convert(PureDpGuarantee(1.0), "approximate_dp", delta=1e-20)
+    assert converted.guarantee == ApproximateDpGuarantee(1.0, 1e-20)

@@ -64,6 +64,40 @@ def test_profile_is_exact(event: Event, relation: NeighboringRelation, laws: Cal
             assert abs(found - exact) <= 1e-12 * abs(exact) + 1e-38, (epsilon, remove)
 
 
+@pytest.mark.parametrize("share", [1e-15, 1e-12, 1e-6])
+@pytest.mark.parametrize("noise", [0.1, 0.3])
+def test_near_an_atom_of_sparse_noise_the_truth_is_still_inside(noise: float, share: float) -> None:
+    """Between two losses the profile falls by many powers of ten, so that it is decided by the last digits of one."""
+    for y in (0, 1, 2):
+        with mp.workdps(50):
+            s = mp.mpf(noise)
+            epsilon = float((y + mp.mpf(0.5)) / s**2 * (1 - share))
+            masses = {each: mp.exp(-((mp.mpf(each) / s) ** 2) / 2) for each in range(-20, 21)}
+            gains = [mass * -mp.expm1(epsilon - (each + 0.5) / s**2) for each, mass in masses.items()]
+            exact = mp.fsum(gain for gain in gains if gain > 0) / mp.fsum(masses.values())
+            value = delta_for_epsilon([Event(DiscreteGaussian(noise, 1.0))], ADD_REMOVE, epsilon).value
+            assert value.lower <= exact <= value.upper <= exact * (1 + 1e-14 / share)
+
+
+@pytest.mark.parametrize(("k", "p"), [(3, 1 - 2.0**-53), (10**9, 1 - 2.0**-50), (2, 1 - 2.0**-52)])
+def test_the_largest_loss_of_answers_that_are_nearly_noise_is_rounded_up(k: int, p: float) -> None:
+    with mp.workdps(50):
+        largest = mp.log1p(k * (1 - mp.mpf(p)) / p)
+        for count in (1, 7):
+            event = Event(RandomizedResponse(k, p), count=count)
+            value = epsilon_for_delta([event], REPLACE, 0.0).value
+            assert value.lower <= count * largest <= value.upper
+            assert delta_for_epsilon([event], REPLACE, float(count * largest * (1 - 1e-15))).value.upper > 0.0
+
+
+@pytest.mark.parametrize(("count", "epsilon", "exact"), [(3, 1450.0, 1 / 8), (7, 3384.0, 29 / 128)])
+def test_an_enumeration_allows_for_masses_that_are_differences(count: int, epsilon: float, exact: float) -> None:
+    """Against the null record both answers of two are equally likely; each mass is computed from a long logarithm."""
+    event = Event(RandomizedResponse(2, 1e-300), count=count)
+    value = delta_for_epsilon([event], SPECIAL, epsilon).value
+    assert value.lower <= exact <= value.upper <= exact * (1.0 + 1e-11)
+
+
 @each_case
 def test_moment_is_exact_and_rounded_up(event: Event, relation: NeighboringRelation, laws: Callable[[], Laws]) -> None:
     loss, (first, second) = loss_of(event, relation), laws()

@@ -322,8 +322,9 @@ def test_lists() -> None:
 @pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e6])
 @pytest.mark.one_in(6)
 def test_extremes_have_numbers(epsilon: float, count: int, delta: float) -> None:
-    value = epsilon_for_delta([Event(Exponential(epsilon), count=count)], ADD_REMOVE, delta).value
-    assert 0.0 <= value.lower <= value.estimate <= value.upper < math.inf
+    for mechanism in (Exponential(epsilon), ReportNoisyMax(epsilon, "exponential")):
+        value = epsilon_for_delta([Event(mechanism, count=count)], ADD_REMOVE, delta).value
+        assert 0.0 <= value.lower <= value.estimate <= value.upper < math.inf
 
 
 def test_same_bits_round_trip_and_refusals() -> None:

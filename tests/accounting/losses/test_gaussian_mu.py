@@ -8,7 +8,7 @@ import pytest
 
 from accounting.events import Event, Laplace, PureDp
 from accounting.filters import gaussian_dp_cost
-from accounting.losses.gaussian_mu import mu_of_laplace, mu_of_pure_dp
+from accounting.losses.gaussian_mu import mu_of_categorical_response, mu_of_laplace, mu_of_pure_dp
 from accounting.units import NANO
 from tests.accounting.filters.costs.cells import SPECIAL
 from tests.accounting.filters.costs.truths import mu_through
@@ -54,3 +54,15 @@ def test_the_gaussian_is_below_the_trade_off_functions(epsilon: float) -> None:
         assert all(gaussian(a, mp.mpf(mu) * (1 + mp.mpf("1e-12"))) <= curve(a) for a in points)
         meeting = normal_cdf(-mp.mpf(mu) / 2)
         assert gaussian(meeting, mp.mpf(mu) * (1 - mp.mpf("1e-9"))) > curve(meeting)
+
+
+@pytest.mark.parametrize("against_null", [True, False])
+@pytest.mark.parametrize(
+    ("k", "p"), [(2, 0.3), (10, 1e-6), (1000, 0.999), (10**9, 1 - 1e-6), (10**9, 1 - 1e-12), (10**9, 1 - 2.0**-53)]
+)
+def test_mu_of_answers_out_of_many_is_rounded_up(k: int, p: float, against_null: bool) -> None:
+    with mp.workdps(60):
+        kept, other = 1 - mp.mpf(p) + mp.mpf(p) / k, mp.mpf(p) / k
+        alarm = mp.mpf(1) / k if against_null else other
+        exact = mp.sqrt(2) * (mp.erfinv(1 - 2 * alarm) - mp.erfinv(1 - 2 * kept))
+        assert exact <= mu_of_categorical_response(k, p, against_null) <= exact * (1 + 1e-11) + 2e-12

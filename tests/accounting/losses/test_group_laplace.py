@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
@@ -77,6 +78,34 @@ def test_profiles_enclose_the_mixture_and_are_close(noise: float, q: float, size
             assert lower <= upper * (1.0 + 1e-12)
             assert lower <= exact * (1.0 + 1e-6) + 1e-12
             assert exact * (1.0 - 1e-6) - 1e-12 <= upper <= lower * (1.0 + 1e-5) + 1e-12
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize(
+    ("noise", "q", "size", "count"),
+    [(7.0, 1e-5, 2, 10**8), (37.0, 1e-15, 2, 3), (0.6, 0.9, 3, 1), (0.02, 1e-300, 10, 1)],
+)
+def test_the_largest_loss_is_rounded_up_however_rare_records_are(
+    noise: float, q: float, size: int, count: int, replaced: bool
+) -> None:
+    with mp.workdps(400):
+        top, bottom = (mp.log1p(q * mp.expm1(sign / mp.mpf(noise))) for sign in (1, -1))
+        largest = size * count * (top - bottom if replaced else top)
+        relation = REPLACE if replaced else ADD_REMOVE
+        value = group_epsilon_for_delta([Event(Laplace(noise), Poisson(q), count)], relation, 0.0, size).value
+        assert value.lower <= largest <= value.upper <= largest * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("q", [1e-4, 1e-9, 1e-15])
+def test_rare_records_are_enclosed_as_closely_as_frequent_ones(q: float, replaced: bool) -> None:
+    """One of two records is in the batch, and nearly never both; the loss is then q times what it is for q = 1."""
+    noise, shares = 2.0, (0.01, 0.5, 0.99)
+    bounds = [GroupLaplaceLoss(1 / noise, each, 2, replaced, upward) for each in (q, 1e-20) for upward in (False, True)]
+    for share in shares:
+        found = [float(loss.excess(np.array([share * loss.pure_epsilon]))[0]) for loss in bounds]
+        assert found[0] <= found[1] <= found[0] * (1.0 + 1e-3)
+        assert found[1] / q == pytest.approx(found[3] / 1e-20, rel=100.0 * q + 1e-9)
 
 
 @pytest.mark.thorough

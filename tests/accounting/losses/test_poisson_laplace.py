@@ -62,7 +62,9 @@ def test_profiles_are_the_closed_forms_of_the_hockey_stick(log_loss: float, log_
         assert excess(loss, q, epsilon, direction) == pytest.approx(float(exact), rel=1e-11, abs=tolerance + 1e-300)
 
 
-@pytest.mark.parametrize(("loss", "q"), [*CASES, (700.0, 1e-300), (2000.0, 0.5), (1e-6, 1.0 - 1e-12)])
+@pytest.mark.parametrize(
+    ("loss", "q"), [*CASES, (700.0, 1e-300), (2000.0, 0.5), (1e-6, 1.0 - 1e-12), (0.3, 1e-300), (37.0, 1.0 - 2.0**-53)]
+)
 def test_pure_epsilon_is_where_the_profile_ends(loss: float, q: float) -> None:
     for pair in (PoissonLaplaceLoss(loss, q), PoissonLaplaceReplaceLoss(loss, q)):
         with mp.workdps(400):

@@ -100,7 +100,15 @@ def test_kernels_keep_their_digits() -> None:
 
 
 def test_sampled_ratio_is_accurate_where_it_is_tiny_and_where_it_overflows() -> None:
-    for y, q in [(1e-9, 1e-7), (-30.0, 0.3), (5.0, 1e-5), (800.0, 1e-300), (2000.0, 0.1), (0.0, 0.5)]:
+    for y, q in [
+        (1e-9, 1e-7),
+        (-30.0, 0.3),
+        (5.0, 1e-5),
+        (800.0, 1e-300),
+        (2000.0, 0.1),
+        (0.0, 0.5),
+        (-37.0, 1 - 2**-53),
+    ]:
         with mp.workdps(60):
             exact = float(mp.log(1 - mp.mpf(q) + mp.mpf(q) * mp.exp(mp.mpf(y))))
         assert float(log_sampled_ratio(np.array([y]), math.log(q))[0]) == pytest.approx(exact, rel=1e-13, abs=1e-300)

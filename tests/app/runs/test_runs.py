@@ -11,6 +11,7 @@ from app.auth.principal import Scope
 from app.dashboard.wording import at_most
 from app.runs.artifacts import model_path
 from app.runs.examples import RUN_EXAMPLES
+from app.runs.guarantee import round_up
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import COLUMNS, HEADER, REQUEST
 from tests.databases import on_one_engine
@@ -351,7 +352,8 @@ def test_a_run_that_is_charged_another_epsilon_than_it_asks_for_says_so_before_i
         assert price == service.get(f"/v1/runs/{run['id']}")["price"]
         assert 0.999 < price["tight"]["upper"] <= 1.0 < price["charged"]
         (said,) = [warning for warning in run["warnings"] if "asks for epsilon 1 at delta 1e-05" in warning]
-        assert f"charges the plan as epsilon {price['charged']:.5g} at delta 1e-05" in said
+        assert f"charges the plan as epsilon {round_up(price['charged'])} at delta 1e-05" in said
+        assert f"its tight epsilon is at most {round_up(price['tight']['upper'])}." in said
         assert price["why"] in said
         page = service.client.get(f"/dashboard/runs/{run['id']}").text
         assert "Tight epsilon of this plan alone" in page

@@ -144,6 +144,9 @@ def test_a_budget_says_in_one_line_what_became_of_its_limit() -> None:
     assert repr(overdrawn).endswith(
         "rho 1.25 of 3 spent, 0.5 reserved, 1.25 left; overdrawn: nothing more is admitted>"
     )
+    fine = USED | {"spent": 0.10000000001, "left": 2.39999999999}
+    said = "epsilon 0.100001 of 3 spent, 0.5 reserved, 2.39999 left"
+    assert said in repr(Budget({"id": "bud_1", "name": "z", "epsilon": fine, "overdrawn": False}))
     assert repr(Budget({"id": "bud_1"})) == "Budget(id='bud_1')"
 
 

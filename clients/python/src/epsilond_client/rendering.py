@@ -6,6 +6,7 @@ Tables escape all text, since names and purposes are typed by people. Neither fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from html import escape
 from typing import Any
 
@@ -71,17 +72,26 @@ def line_of_budget(fields: Mapping[str, Any]) -> str:
 
 
 def usage(fields: Mapping[str, Any]) -> str | None:
-    """Return in one clause what is spent, reserved and left of a budget; None if the answer does not say."""
+    """Return in one clause what is spent, reserved and left of a budget; None if the answer does not say. What is left
+    is rounded down, what is spent is rounded up."""
     for quantity in _QUANTITIES:
         used = fields.get(quantity)
         if used:
             delta = f", at delta {used['delta']:g}" if used.get("delta") else ""
             overdrawn = "; overdrawn: nothing more is admitted" if fields.get("overdrawn") else ""
-            return (
-                f"{quantity} {used['spent']:.6g} of {used['limit']:.6g} spent, {used['reserved']:.6g} reserved, "
-                f"{used['left']:.6g} left{delta}{overdrawn}"
-            )
+            spent, reserved = (_short(used[part], ROUND_CEILING) for part in ("spent", "reserved"))
+            limit, left = (_short(used[part], ROUND_FLOOR) for part in ("limit", "left"))
+            return f"{quantity} {spent} of {limit} spent, {reserved} reserved, {left} left{delta}{overdrawn}"
     return None
+
+
+def _short(amount: float, rounding: str) -> str:
+    """Return an amount with six digits, rounded to the safe side.
+
+    >>> _short(0.10000000001, ROUND_CEILING), _short(0.89999999999, ROUND_FLOOR)
+    ('0.100001', '0.899999')
+    """
+    return f"{float(Context(prec=6, rounding=rounding).create_decimal(repr(amount))):.6g}"
 
 
 def table_of(title: str, fields: Mapping[str, Any]) -> str:
