@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from app.kit import collector
 from app.kit.private_files import make_private_folder
 from app.kit.process_pool import PROJECT_ROOT
 from app.secrets.material import SecretUnavailable
-from app.settings import Settings, settings_faults
+from app.settings import Settings, settings_faults, unknown_variables
 
 
 def read_settings() -> Settings:
@@ -154,6 +155,12 @@ def warn_of_open_database(settings: Settings) -> None:
             f"warning: other users of this machine may open the database, {file}. Unless that is meant: "
             f"chmod 600 {shlex.quote(str(file))}*"
         )
+
+
+def warn_of_unknown_variables() -> None:
+    """Warn of variables that look like settings and are none."""
+    for sentence in unknown_variables(os.environ):
+        print_error(f"warning: {sentence}")
 
 
 def require_data_key(settings: Settings) -> None:
