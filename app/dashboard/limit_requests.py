@@ -90,7 +90,7 @@ async def decide(request: Request, limit_request_id: str, decision: str) -> Resp
     body = {} if decision == "withdraw" else {"reason": given.get("reason", "")}
     answer = await ask(request, "POST", path, body=body, key=given.get("key", ""))
     if not answer.is_good:
-        refusal = _BELOW_USE if answer.body["code"] == "limit_below_use" else answer.body["detail"]
+        refusal = _BELOW_USE if answer.body["code"] == "limit_below_use" else _sentence(answer.body["detail"])
         typed = {limit_request_id: given.get("reason", "")}
         return await _list(request, STATES[0], None, status=answer.status, refusal=refusal, reasons=typed)
     if given.get("from") == "budget":
@@ -102,13 +102,15 @@ def meaning_of(budget: Mapping[str, Any], limit_request: Mapping[str, Any]) -> l
     """Return what an owner should know before an approval: how much of the budget is used, what the limit lets an
     attacker guess, and doubts about it."""
     limit = budget["filter"]
-    wanted = {**limit, **limit_request["wanted"]}
-    used = f"{of_limit(budget, 'spent')} of the budget is spent."
+    wanted = {name: _written(limit_request["wanted"].get(name, limit[name])) for name in FILTERS[limit["kind"]].limits}
+    said = [f"Spent so far: {of_limit(budget, 'spent')}."]
+    if budget["amounts"]["limit"] != limit_request["before"]:
+        return ["The limit has changed since this request was made, so it can only be refused.", *said]
     found, now = right_guesses(wanted), right_guesses(limit)
     if found is None:
-        return [used]
+        return said
     return [
-        used,
+        *said,
         f"Once the wanted limit is used up, somebody who knows everything in the data except whether one "
         f"{budget['privacy_unit']} took part guesses right in at most {found} of cases; under the present limit, in at "
         f"most {now}. Without any release it is 50 %.",
@@ -188,6 +190,10 @@ def form_of(budget: Mapping[str, Any], given: Mapping[str, str]) -> FilledForm:
     why = "For the owner who decides, and for every later reader of the ledger."
     fields.append(Field("reason", "Why", given.get("reason", ""), why, pointers=("/reason",), is_text=True))
     return FilledForm(sections=(("Another limit", tuple(fields)),))
+
+
+def _sentence(detail: str) -> str:
+    return f"{detail[:1].upper()}{detail[1:].rstrip('.')}."
 
 
 def _written(amount: float) -> str:

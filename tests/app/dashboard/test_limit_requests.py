@@ -74,11 +74,13 @@ def test_an_owner_reads_what_a_limit_means_before_the_decision(quick: Service, k
     wanted = {**FILTERS[kind], **{name: float(value) for name, value in MORE[kind].items()}}
     path = f"/v1/budgets/{budget['id']}/limit-requests"
     quick.post(path, {"filter": wanted, "reason": "more people"})
-    shown = Document(quick.client.get("/dashboard/limit-requests").text)
-    assert shown.faults == []
-    words = " ".join(shown.all("main")[0].text.split())
+    words = " ".join(part(quick, budget["id"]).split())
     assert f"guesses right in at most {right_guesses(wanted)} of cases" in words
     assert f"under the present limit, in at most {right_guesses(FILTERS[kind])}." in words
+    assert "The limit has changed" not in words
+    changed = quick.post(f"/v1/budgets/{budget['id']}/limit", {"filter": wanted, "reason": "more people"})
+    assert changed.status_code < 300, changed.text
+    assert "The limit has changed since this request was made" in part(quick, budget["id"])
 
 
 def test_what_is_wrong_is_shown_at_its_field(quick: Service) -> None:
@@ -131,6 +133,8 @@ def test_owners_decide_on_the_list(connect: ConnectAs, context: Context) -> None
         for browser in (owner, analyst, person(Scope.AUDITOR)[0])
     ]
     assert asks == [True, True, False]
+    webhooks = ["Webhooks" in who.get(f"/dashboard/budgets/{budget['id']}").text for who in (owner, analyst)]
+    assert webhooks == [True, False]
 
     def decided(who: TestClient, request_id: str, decision: str, key: str) -> Any:
         form = {"key": key, "reason": "because", "from": "list"}
