@@ -191,14 +191,13 @@ def _choices(report: PrivacyReport) -> Table:
         (
             Cell(item.name),
             Cell(show(item.value)),
-            Cell(show(item.theorem)),
-            Cell(item.theorem_reason),
+            Cell(": ".join(part for part in (show(item.theorem), item.theorem_reason) if part)),
             Cell(item.reason),
             Cell(item.source),
         )
         for item in report.choices
     )
-    header = ("name", "value", "theorem's value", "why that value", "reason", "source")
+    header = ("name", "value", "theorem's value", "reason", "source")
     return Table("Chosen from public numbers, since the request left it out", header, rows)
 
 
