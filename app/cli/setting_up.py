@@ -19,7 +19,7 @@ from app.cli.refusals import fail
 from app.context import Context
 from app.db import migrate as migrations
 from app.db.database import Database, sqlite_file
-from app.db.failures import DATABASE_FAILURES, Unfenced
+from app.db.failures import DATABASE_FAILURES, Unfenced, why_not_connected
 from app.fence.watching import fenced_context
 from app.kit import collector
 from app.kit.private_files import make_private_folder
@@ -68,8 +68,11 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
         fail(refused.detail)
     except DATABASE_FAILURES as error:
         # Its own words would quote the address, which may hold a password.
-        question = "May this user write its file and folder?" if database.is_sqlite else "Is it running?"
-        fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). {question}")
+        if database.is_sqlite:
+            hint = "May this user write its file and folder?"
+        else:
+            hint = why_not_connected(error) or "Is it running?"
+        fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). {hint}")
     finally:
         database.dispose()
 

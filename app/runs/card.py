@@ -189,7 +189,7 @@ def _choices(report: PrivacyReport) -> Table:
     """Return the table of choices for what the request left out, with the theorem's value for each."""
     rows = tuple(
         (
-            Cell(item.name),
+            Cell(item.name.rpartition(".")[2]),
             Cell(show(item.value)),
             Cell(": ".join(part for part in (show(item.theorem), item.theorem_reason) if part)),
             Cell(item.reason),
