@@ -105,6 +105,10 @@ def _in_words(document: Mapping[str, Any], places: Mapping[str, str]) -> str:
     if len(faults) > TOLD:
         told.append(f"and {len(faults) - TOLD} more, which --json lists")
     words = "; ".join(told) or str(document.get("detail") or "no reason was given")
+    fits = document.get("largest_count_that_fits")
+    if fits is not None:
+        # The rest of the sentence names fields that only --json shows.
+        words = f"{words.partition('; largest_count_that_fits')[0]}; {fits} of their steps would fit"
     if document.get("price"):
         words = f"{words.rstrip('.')}; {price_in_words(document['price'])}"
     return words if words.endswith("?") else words.rstrip(".") + "."

@@ -73,7 +73,8 @@ def test_a_budget_is_shown_with_what_a_run_took_from_it(live: Live) -> None:
 def test_a_run_that_does_not_fit_ends_with_status_3(live: Live) -> None:
     budget = opened(live, "--rho", "0.0001")
     line = refused(*OPTIONS, "--budget", budget["id"], status=3, env=live.env)
-    assert "budget" in line
+    assert re.search(r"the budget does not admit these events; [0-9]+ of their steps would fit", line)
+    assert "largest_count_that_fits" not in line
     document = problem(*OPTIONS, "--budget", budget["id"], status=3, env=live.env)
     assert document["code"] == "budget_exceeded"
     assert document["remaining"] == {"rho": 0.0001}

@@ -238,6 +238,14 @@ def test_a_file_and_options_exclude_each_other(tmp_path: Path) -> None:
 def test_faults_of_the_command_line_are_one_line_with_status_2() -> None:
     line = refused("account", "--nois", "1", status=2)
     assert "No such option: --nois. Did you mean --noise-multiplier? See `epsilond account --help`." in line
+    for command, other, ours in (
+        ("account", "--sigma", "--noise-multiplier"),
+        ("calibrate", "--clip", "--max-grad-norm"),
+        ("calibrate", "--sample-rate", "--batch-size"),
+        ("calibrate", "--n", "--dataset-size"),
+    ):
+        line = refused(command, other, "1", status=2)
+        assert f"No such option: {other}. Did you mean {ours}? See" in line, "as other libraries call it"
     assert "'--steps'" in refused("account", "--steps", "many", status=2)
     line = refused("acount", status=2)
     assert "Did you mean 'account'" in line
