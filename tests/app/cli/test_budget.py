@@ -84,7 +84,9 @@ def test_what_is_wrong_is_told_of_the_option(live: Live) -> None:
     arguments = ("budget", "create", "survey", "--relation")
     assert "epsilond: --relation: " in refused(*arguments, "other", "--rho", "1", env=live.env)
     assert "epsilond: --rho: " in refused(*arguments, "replace-one", "--rho", "much", env=live.env)
-    assert "epsilond: --epsilon: " in refused(*arguments, "replace-one", env=live.env)
+    missing = refused(*arguments, "replace-one", env=live.env)
+    assert "epsilond: --epsilon: " in missing
+    assert missing.endswith(" See `epsilond budget create --help`.\n")
     assert "unit" in problem("budget", "create", "--rho", "1", "--unit", "", env=live.env)["errors"][-1]["pointer"]
 
 
