@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import secrets
+from collections.abc import Iterable
 from functools import cached_property
 from ipaddress import ip_network
 from pathlib import Path
@@ -12,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from accounting.near_names import nearest
 from app.kit.data_keys import DataKeys, KeyFile, parse_keys
 from app.kit.database_urls import location, with_driver
 from app.kit.encryption import FileEncryption
@@ -37,6 +40,10 @@ from app.setting_types import (
 )
 
 MIN_SECRET_LENGTH = 32
+#: Variables that the command line, the client and docker-compose.yml read.
+_OTHER_VARIABLES = {"EPSILOND_API_KEY", "EPSILOND_URL", "EPSILOND_POSTGRES_PASSWORD"}
+#: What Kubernetes and Docker tell a container of a service with the name epsilond.
+_SERVICE_LINK = re.compile(r"EPSILOND(_[A-Z0-9]+)*_(SERVICE_(HOST|PORT(_.*)?)|PORT_[0-9]+_(TCP|UDP)(_.*)?)")
 
 
 class Settings(BaseSettings):
@@ -325,3 +332,21 @@ def settings_faults(error: ValidationError) -> str:
     """Return a line for each wrong setting: its variable and the fault, without the value, which may be secret."""
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     return "\n".join(f"EPSILOND_{str(fault['loc'][0]).upper()}: {fault['msg']}." for fault in faults)
+
+
+def unknown_variables(environment: Iterable[str]) -> list[str]:
+    """Return a sentence for each variable that looks like a setting and is none. A misspelt name would otherwise leave
+    a setting, such as the key that encrypts files, at its default without a word.
+
+    >>> unknown_variables(["EPSILOND_DATA_KEYFILE", "EPSILOND_PORT", "EPSILOND_API_KEY", "HOME"])
+    ['EPSILOND_DATA_KEYFILE is not a setting, and has no effect. Did you mean EPSILOND_DATA_KEY_FILE?']
+    """
+    known = {f"EPSILOND_{name.upper()}" for name in Settings.model_fields}
+    names = [name for name in environment if name.startswith("EPSILOND_") and name not in known | _OTHER_VARIABLES]
+    found = []
+    for name in sorted(each for each in names if not _SERVICE_LINK.fullmatch(each)):
+        # Compared without what all names begin with.
+        near = nearest(name.removeprefix("EPSILOND_").lower(), list(Settings.model_fields))
+        meant = "" if near is None else f" Did you mean EPSILOND_{near.upper()}?"
+        found.append(f"{name} is not a setting, and has no effect.{meant}")
+    return found

@@ -64,6 +64,17 @@ def doubts(limit: Mapping[str, object]) -> list[str]:
     return found
 
 
+def right_guesses(limit: Mapping[str, object]) -> str | None:
+    """Return the share of cases in which an attacker may guess membership correctly, once the limit is used up; None if
+    its amounts are not numbers.
+
+    >>> right_guesses({"epsilon": "2", "delta": "1e-5"})
+    '88.1 %'
+    """
+    share = _share(limit)
+    return None if share is None else in_per_cent(share)
+
+
 def same_name(name: str) -> str:
     """Return the doubt about a second budget of the same name."""
     return f"There is a budget with the name {name} already. Commands that use this name will ask for an id."

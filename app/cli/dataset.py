@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.csv_columns import without_columns
+from app.cli.csv_columns import check_header, without_columns
 from app.cli.output import AsJson, example, print_facts, print_page, print_warnings
 from app.cli.requests import asked
 from app.cli.server import DEFAULT_URL, Cursor, Dataset, IdempotencyKey, Limit, Server, Url, segment
@@ -44,8 +44,10 @@ def upload(
         Path | None, typer.Option(exists=True, dir_okay=False, help="A file with such lines, in place of --column.")
     ] = None,
     ignore_columns: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Columns of a CSV file that are not uploaded, separated by commas."),
+        list[str] | None,
+        typer.Option(
+            metavar="NAMES", help="Columns of a CSV file that are not uploaded, separated by commas; may be repeated."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The name that people see; by default that of the file.")] = None,
     budget: Annotated[
@@ -82,6 +84,10 @@ def upload(
                 f'{line.strip()!r} names no values; write "age: 0 to 120" or "smoker: no, yes"',
                 param_hint="--column" if columns is None else "--columns",
             )
+    declared = columns_in(lines)
+    ignored = [each.strip() for names in ignore_columns or () for each in names.split(",") if each.strip()]
+    ids = [] if person_column is None else [person_column]
+    check_header(file, dict.fromkeys([*(each["name"] for each in declared), label, *ids]), ignored)
     budget_id = budget and server.budget_id(budget)
     metadata = asked(
         None,
@@ -92,14 +98,13 @@ def upload(
             ("--capacity", "/capacity", capacity),
             ("--held-out-share", "/held_out_share", held_out_share),
             ("--unit", "/privacy_unit", unit or (budget_id and _unit_of(server, budget_id))),
-            ("--columns", "/columns", columns_in(lines)),
+            ("--columns", "/columns", declared),
             ("--label", "/label", label),
             ("--person-column", "/person_column", person_column),
             ("--rows-per-person", "/rows_per_person", rows_per_person),
             ("--budget", "/budget_id", budget_id),
         ],
     )
-    ignored = [each.strip() for each in (ignore_columns or "").split(",") if each.strip()]
     with without_columns(file, ignored) as sent:
         text = server.upload("/v1/datasets", sent, metadata, idempotency_key)
     server.tell(text, as_json, _print_dataset)

@@ -22,13 +22,15 @@ _MOST_CHARACTERS = 2**16
 
 @commands.command(
     "import",
-    epilog=example("epsilond import train.py --dataset-size 60000 --batch-size 600 --epochs 10 --delta 1e-5"),
+    epilog=example("epsilond import call.py --dataset-size 60000 --batch-size 600 --epochs 10 --delta 1e-5"),
 )
 def import_call(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", help="A file of Python with the call, which is read and never run; - is standard input."
+            metavar="FILE",
+            help="A file with the call and the assignments of its numbers, which are read and never run; - is standard "
+            "input.",
         ),
     ] = None,
     dataset_size: Annotated[int | None, typer.Option(help="A public number of records.")] = None,
@@ -52,6 +54,8 @@ def import_call(
     The others are TensorFlow Privacy and dp-accounting. The answer also has the number that the library would claim,
     and what the call does not say.
     """
+    if file is None and request is None:
+        raise typer.BadParameter("give a file with the call, or - to paste it", param_hint="FILE")
     fields: list[tuple[str, str, object]] = [
         ("FILE", "/source/kind", None if file is None else "call"),
         ("FILE", "/source/code", None if file is None else _text_of(file)),

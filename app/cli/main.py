@@ -116,11 +116,37 @@ cli = typer.Typer(
 )
 
 
+#: Options as other libraries and papers call them, and ours: the first that the command has.
+_OPTIONS_ELSEWHERE: Mapping[str, Sequence[str]] = {
+    "--sigma": ("--noise-multiplier",),
+    "--clip": ("--max-grad-norm",),
+    "--clip-norm": ("--max-grad-norm",),
+    "--l2-norm-clip": ("--max-grad-norm",),
+    "--clipping-norm": ("--max-grad-norm",),
+    "--lr": ("--step-size",),
+    "--learning-rate": ("--step-size",),
+    "--n": ("--dataset-size", "--rows"),
+    "--num-samples": ("--dataset-size", "--rows"),
+    "--eps": ("--epsilon",),
+    "--target-epsilon": ("--epsilon",),
+    "--target-delta": ("--delta",),
+    "--sample-rate": ("--batch-size",),
+    "--q": ("--sample-rate", "--batch-size"),
+    "--steps": ("--iterations",),
+    "--max-steps": ("--steps", "--iterations"),
+    "--target": ("--label",),
+    "--data": ("--dataset",),
+}
+
+
 def _in_words(error: UsageError) -> str:
     """Describe what is wrong with a command; for an unknown option, suggest the one that was probably meant."""
     if not isinstance(error, NoSuchOption) or error.ctx is None:
-        return error.format_message()
-    known = (each for taken in error.ctx.command.params for each in taken.opts)
+        return error.format_message().replace("Value error, ", "")
+    known = [each for taken in error.ctx.command.params for each in taken.opts]
+    ours = next((each for each in _OPTIONS_ELSEWHERE.get(error.option_name, ()) if each in known), None)
+    if ours is not None:
+        return f"{error.message}. Did you mean {ours}?"
     return f"{error.message}.{hint(error.option_name, known)}"
 
 

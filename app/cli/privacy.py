@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -35,22 +36,38 @@ def _rate(option: str, text: str) -> float:
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
-def _steps(steps: int | None, epochs: int | None, rate: float | None) -> int:
+def _steps(steps: int | None, epochs: int | None, per_epoch: int | None) -> int:
     """Return how many steps are asked about."""
     if epochs is None:
         return 1 if steps is None else steps
     if steps is not None:
         raise typer.BadParameter("say how many epochs, or how many steps, and not both", param_hint="--epochs")
-    if rate is None:
+    if per_epoch is None:
         raise typer.BadParameter(
-            "epochs need a --sample-rate, which gives their number of steps", param_hint="--epochs"
+            "epochs need a --sample-rate, --steps-per-epoch, or --batch-size with --dataset-size, which give their "
+            "number of steps",
+            param_hint="--epochs",
         )
     if epochs < 1:
         raise typer.BadParameter("must be 1 or more", param_hint="--epochs")
-    if not 0 < rate <= 1:
-        return 1  # the rate is refused, and no number follows from it
-    # A quotient so close above a whole number is that number: 1 / rate is rarely exact.
-    return epochs * math.ceil((1 - 1e-9) / rate)
+    return epochs * per_epoch
+
+
+def _steps_per_epoch(
+    rate: float | None, steps_per_epoch: int | None, batch_size: int | None, dataset_size: int | None
+) -> int | None:
+    """Return the steps of a pass over the data; None if nothing says it.
+
+    >>> _steps_per_epoch(256 / 32561, None, None, None), _steps_per_epoch(None, None, 256, 32561)
+    (128, 128)
+    """
+    if rate is not None:
+        # A quotient so close above a whole number is that number: 1 / rate is rarely exact. A rate that is none is
+        # refused, and no number follows from it.
+        return math.ceil((1 - 1e-9) / rate) if 0 < rate <= 1 else 1
+    if steps_per_epoch is not None or batch_size is None or dataset_size is None:
+        return steps_per_epoch
+    return -(-dataset_size // max(batch_size, 1))
 
 
 @commands.command(
@@ -108,9 +125,20 @@ def account(
     named, typed = "--sampling-probability", sampling_probability
     if sample_rate is not None:
         named, typed = "--sample-rate", sample_rate
+    if batch_size is not None and sampling is None:
+        poisson = f"--sample-rate {batch_size}/{'ROWS' if dataset_size is None else dataset_size}"
+        raise typer.BadParameter(
+            f"say how batches are drawn: use {poisson} instead if each record is drawn by itself, as with Opacus; add "
+            "--sampling shuffled-epochs if a loader shuffles, or --sampling without-replacement if every batch is "
+            "drawn anew",
+            param_hint="--batch-size",
+        )
     given = noise_multiplier is not None or sampling is not None or typed is not None
     kind = words(sampling) or ("full_batch" if typed is None else "poisson")
     rate = None if typed is None else _rate(named, typed)
+    per_epoch = _steps_per_epoch(rate, steps_per_epoch, batch_size, dataset_size)
+    if kind == "shuffled_epochs" and steps_per_epoch is None and per_epoch is not None:
+        batch_size, dataset_size, steps_per_epoch = None, None, per_epoch
     fields: list[tuple[str, str, object]] = [
         ("--mechanism", "/events/0/mechanism/kind", words(mechanism) if given else None),
         ("--noise-multiplier", "/events/0/mechanism/noise_multiplier", noise_multiplier),
@@ -119,7 +147,7 @@ def account(
         ("--batch-size", "/events/0/sampling/batch_size", batch_size),
         ("--dataset-size", "/events/0/sampling/dataset_size", dataset_size),
         ("--steps-per-epoch", "/events/0/sampling/steps_per_epoch", steps_per_epoch),
-        ("--steps", "/events/0/count", _steps(steps, epochs, rate) if given else None),
+        ("--steps", "/events/0/count", _steps(steps, epochs, per_epoch) if given else None),
         ("--relation", "/neighboring_relation", words(relation)),
         ("--delta", "/delta", _one_or_many(delta)),
         ("--epsilon", "/epsilon", _one_or_many(epsilon)),
@@ -137,7 +165,8 @@ def account(
 
     found = answer(AccountRequest, question, respond, exclude_unset=True)
     write_certificate(certificate, found)
-    print_answer(found, as_json, _print_account)
+    assumed = " (assumed: a loader that shuffles costs more)" if sampling is None and rate is not None else ""
+    print_answer(found, as_json, partial(_print_account, events=question.body.get("events"), assumed=assumed))
 
 
 @commands.command(
@@ -203,15 +232,24 @@ def _one_or_many(values: list[float] | None) -> float | list[float] | None:
     return values[0] if values and len(values) == 1 else values
 
 
-def _print_account(found: Mapping[str, Any]) -> None:
+def _print_account(found: Mapping[str, Any], *, events: Any, assumed: str) -> None:
     points: list[Mapping[str, Any]] = found.get("points") or [found]
     wanted = "epsilon" if isinstance(points[0]["epsilon"], dict) else "delta"
     given = "delta" if wanted == "epsilon" else "epsilon"
     columns = (given, f"{wanted}_lower", f"{wanted}_upper", "method")
     print_table(columns, [(point[given], *interval(point[wanted]), point["method"]) for point in points])
     print_text("")
-    print_facts(dict(_beside(found)))
+    print_facts({**dict(_asked(events, assumed)), **dict(_beside(found))})
     print_warnings(found["warnings"])
+
+
+def _asked(events: Any, assumed: str) -> Iterator[tuple[str, object]]:
+    """Yield what the number is about, where that is steps of one kind."""
+    match events:
+        case [{"sampling": {"kind": kind, **details}, **event}]:
+            said = ", ".join(f"{name} {value}" for name, value in details.items())
+            yield "sampling", f"{kind}{said and ': '}{said}{assumed}"
+            yield "steps", event.get("count", 1)
 
 
 def _beside(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
+from typer._click.globals import get_current_context
 
 from app.cli.output import clean, price_in_words, print_error
 
@@ -105,9 +106,17 @@ def _in_words(document: Mapping[str, Any], places: Mapping[str, str]) -> str:
     if len(faults) > TOLD:
         told.append(f"and {len(faults) - TOLD} more, which --json lists")
     words = "; ".join(told) or str(document.get("detail") or "no reason was given")
+    fits = document.get("largest_count_that_fits")
+    if fits is not None:
+        # The rest of the sentence names fields that only --json shows.
+        words = f"{words.partition('; largest_count_that_fits')[0]}; {fits} of their steps would fit"
     if document.get("price"):
         words = f"{words.rstrip('.')}; {price_in_words(document['price'])}"
-    return words if words.endswith("?") else words.rstrip(".") + "."
+    words = words if words.endswith("?") else words.rstrip(".") + "."
+    context = get_current_context(silent=True)
+    if context is None or all(fault.get("code") != "missing" for fault in faults):
+        return words
+    return f"{words} See `{context.command_path} --help`."
 
 
 def _fault(fault: Mapping[str, Any], places: Mapping[str, str]) -> str:

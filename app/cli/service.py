@@ -24,6 +24,7 @@ from app.cli.setting_up import (
     require_schema,
     require_secrets,
     warn_of_open_database,
+    warn_of_unknown_variables,
 )
 from app.db import migrate as migrations
 from app.observability.logs import configure_logging
@@ -48,6 +49,7 @@ def serve(
 
     with until_stopped(), open_context(makes_database=migrate) as context:
         configure_logging(context.settings.log_level, context.settings.log_format)
+        warn_of_unknown_variables()
         require_data_folder(context.settings)
         require_data_key(context.settings)
         require_provider_file(context.settings)
@@ -101,6 +103,7 @@ def worker(
 
     with until_stopped(), open_context() as context:
         configure_logging(context.settings.log_level, context.settings.log_format)
+        warn_of_unknown_variables()
         require_data_folder(context.settings)
         require_data_key(context.settings)
         require_schema(context)

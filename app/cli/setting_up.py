@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -18,13 +19,13 @@ from app.cli.refusals import fail
 from app.context import Context
 from app.db import migrate as migrations
 from app.db.database import Database, sqlite_file
-from app.db.failures import DATABASE_FAILURES, Unfenced
+from app.db.failures import DATABASE_FAILURES, Unfenced, why_not_connected
 from app.fence.watching import fenced_context
 from app.kit import collector
 from app.kit.private_files import make_private_folder
 from app.kit.process_pool import PROJECT_ROOT
 from app.secrets.material import SecretUnavailable
-from app.settings import Settings, settings_faults
+from app.settings import Settings, settings_faults, unknown_variables
 
 
 def read_settings() -> Settings:
@@ -67,8 +68,11 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
         fail(refused.detail)
     except DATABASE_FAILURES as error:
         # Its own words would quote the address, which may hold a password.
-        question = "May this user write its file and folder?" if database.is_sqlite else "Is it running?"
-        fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). {question}")
+        if database.is_sqlite:
+            hint = "May this user write its file and folder?"
+        else:
+            hint = why_not_connected(error) or "Is it running?"
+        fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). {hint}")
     finally:
         database.dispose()
 
@@ -154,6 +158,12 @@ def warn_of_open_database(settings: Settings) -> None:
             f"warning: other users of this machine may open the database, {file}. Unless that is meant: "
             f"chmod 600 {shlex.quote(str(file))}*"
         )
+
+
+def warn_of_unknown_variables() -> None:
+    """Warn of variables that look like settings and are none."""
+    for sentence in unknown_variables(os.environ):
+        print_error(f"warning: {sentence}")
 
 
 def require_data_key(settings: Settings) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -54,10 +54,14 @@ async def start(request: Request) -> Response:
     """Queue the run once, however often the form is sent, and lead to its page; or show the form with its faults."""
     given = await read_form(request)
     key = given.get("key", "")
-    answer = await ask(request, "POST", "/v1/runs", body=body_of(given), key=key)
+    body = body_of(given)
+    body |= {} if "budget_id" in body else await _own_budget(request, body)
+    answer = await ask(request, "POST", "/v1/runs", body=body, key=key)
     if answer.is_good:
         return RedirectResponse(f"/dashboard/runs/{answer.body['id']}", 303)
     form = read(given, await _lists(request)).judged(answer)
+    if answer.body["code"] == "budget_exceeded":
+        form = replace(form, other_faults=(_exceeded(answer.body),))
     if answer.faults("/header"):
         key = fresh_key()
     return _page(request, given, form, key, answer)
@@ -92,6 +96,8 @@ def body_of(given: Mapping[str, str]) -> dict[str, Any]:
     """Return the request that the fields make. Empty fields are left out."""
     values = _values(given)
     evaluation: dict[str, Any] = {"evaluation": {}} if values.get("evaluate") == "yes" else {}
+    if "test_dataset_id" in values:
+        evaluation["test_dataset_id"] = values["test_dataset_id"]
     if calibration := calibration_in(given):
         chosen = {name: values[name] for name in ("dataset_id", "budget_id") if name in values}
         return calibration | chosen | {"model": _model(values)} | evaluation
@@ -134,10 +140,18 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
         Field(name, label_of(name), values.get(name, ""), hint, pointers=(f"/target/{name}",))
         for name, hint in (("epsilon", ""), ("delta", "Far less than one over the number of records."))
     )
-    budgets = {"": "none: the data are public", **told_apart(lists.budgets)}
+    budgets = {"": "that of the data set, if its rows are private", **told_apart(lists.budgets)}
     evaluations = {"": "no", "yes": "on the rows that the data set holds out"}
     paid = "A tenth of the target pays for it. The data set must have been registered with a held-out share."
-    told = ("What is told", (_chosen(values, "evaluate", "Evaluation", evaluations, "/evaluation", paid),))
+    public = {"": "no", **told_apart([each for each in lists.datasets if each["public"]])}
+    free = "Costs no privacy. The rows need the columns of the data set."
+    told = (
+        "What is told",
+        (
+            _chosen(values, "evaluate", "Evaluation", evaluations, "/evaluation", paid),
+            _chosen(values, "test_dataset_id", "Scored on public rows", public, "/test_dataset_id", free),
+        ),
+    )
     pays = ("What pays", (_chosen(values, "budget_id", "Budget", budgets, "/budget_id"),))
     if calibration_in(given):
         return FilledForm(sections=(("What is trained", data), told, pays))
@@ -166,6 +180,24 @@ def _chosen(
     value = values.get(name, "")
     known = {value: value} | dict(options) if value and value not in options else options
     return Field(name, label, value, hint, (("", tuple(known.items())),), (pointer,))
+
+
+async def _own_budget(request: Request, body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the root budget of the data set as the one that pays; nothing if its rows are public."""
+    if "dataset_id" not in body:
+        return {}
+    found = await ask(request, "GET", f"/v1/datasets/{body['dataset_id']}")
+    budget_id = found.body.get("budget_id") if found.is_good else None
+    return {} if budget_id is None else {"budget_id": budget_id}
+
+
+def _exceeded(problem: Mapping[str, Any]) -> str:
+    """Say why the budget does not admit the run, and what would help. The rest of the service's sentence names fields
+    of its interface."""
+    words = str(problem["detail"]).partition("; largest_count_that_fits")[0]
+    fits = problem.get("largest_count_that_fits")
+    said = "" if fits is None else f" {fits} of its steps would fit."
+    return f"{words[:1].upper()}{words[1:]}.{said} Ask for a smaller epsilon here, or for another limit on its page."
 
 
 def _page(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.dashboard.asking import relay
 from app.dashboard.forms import fresh_key
 from app.dashboard.pages import need, page
-from app.dashboard.runs import UNDER_WAY, cancelled, part_of_what_goes_on
+from app.dashboard.runs import UNDER_WAY, cancelled, dataset_names, part_of_what_goes_on
 
 router = APIRouter(prefix="/dashboard/run-sweeps", include_in_schema=False)
 
@@ -22,14 +22,15 @@ async def index(request: Request, cursor: str | None = None) -> Response:
     """Show all sweeps that the key may see, newest first."""
     query = {"limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}
     sweeps = await need(request, "/v1/run-sweeps", query)
-    return page(request, "run_sweeps.html", sweeps=sweeps["items"], next_cursor=sweeps["next_cursor"])
+    names = await dataset_names(request)
+    return page(request, "run_sweeps.html", sweeps=sweeps["items"], names=names, next_cursor=sweeps["next_cursor"])
 
 
 @router.get("/{sweep_id}")
 async def show(request: Request, sweep_id: str) -> Response:
     """Show one sweep."""
     sweep = await need(request, f"/v1/run-sweeps/{sweep_id}")
-    return page(request, "run_sweep.html", key=fresh_key(), **_table(sweep))
+    return page(request, "run_sweep.html", key=fresh_key(), names=await dataset_names(request), **_table(sweep))
 
 
 @router.get("/{sweep_id}/cells")

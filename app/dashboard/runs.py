@@ -17,6 +17,8 @@ router = APIRouter(prefix="/dashboard/runs", include_in_schema=False)
 
 #: The most items on one page of a list.
 _SHOWN = 50
+#: As many data sets are shown by their names; older ones by their ids.
+_NAMED = 200
 #: States that a run, or a sweep, leaves by itself: whoever looks at it looks again.
 UNDER_WAY = frozenset({"queued", "running", "cancelling"})
 
@@ -26,7 +28,8 @@ async def index(request: Request, cursor: str | None = None) -> Response:
     """Show all runs that the key may see, newest first."""
     query = {"limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}
     runs = await need(request, "/v1/runs", query)
-    return page(request, "runs.html", runs=runs["items"], next_cursor=runs["next_cursor"])
+    names = await dataset_names(request)
+    return page(request, "runs.html", runs=runs["items"], names=names, next_cursor=runs["next_cursor"])
 
 
 @router.get("/{run_id}")
@@ -41,6 +44,7 @@ async def show(request: Request, run_id: str) -> Response:
         request,
         "run.html",
         run=run,
+        names=await dataset_names(request),
         certificate=ledger.get("certificate"),
         budget=budget,
         statement=report.body["statement"] if report is not None and report.is_good else None,
@@ -114,6 +118,12 @@ async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | N
         return None
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}")
     return answer.body if answer.is_good else None
+
+
+async def dataset_names(request: Request) -> dict[str, str]:
+    """Return the names of the newest data sets by their ids; none if the reader may not see data sets."""
+    answer = await ask(request, "GET", "/v1/datasets", query={"limit": f"{_NAMED}"})
+    return {each["id"]: each["name"] for each in answer.body.get("items", ())}
 
 
 def part_of_what_goes_on(request: Request, template: str, state: str, **values: Any) -> Response:

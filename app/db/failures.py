@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -29,6 +29,34 @@ def is_disk_full(error: DBAPIError) -> bool:
     if isinstance(error.orig, sqlite3.OperationalError):
         return error.orig.sqlite_errorcode == sqlite3.SQLITE_FULL
     return getattr(error.orig, "sqlstate", None) == _POSTGRESQL_DISK_FULL
+
+
+#: Parts of what PostgreSQL and its client say when they do not connect, and what that means. Their own words are never
+#: shown, because they quote the address.
+_WHY_NOT_CONNECTED: Mapping[str, str] = {
+    "Connection refused": "Nothing accepts connections at its address. Is it running?",
+    "No such file or directory": "Its socket does not exist. Is it running?",
+    "failed to resolve host": "The name of its host is not known.",
+    "could not translate host name": "The name of its host is not known.",
+    "timeout expired": "It did not answer in time. Is its address right, and does a firewall let it through?",
+    "password authentication failed": "It refuses the user or the password.",
+    "no password supplied": "It asks for a password, and the address has none.",
+    "no pg_hba.conf entry": "It admits no such connection: see its pg_hba.conf.",
+    'role "': "It has no such user.",
+    'database "': "It has no database of this name, or the user may not connect to it.",
+    "too many clients": "All its connections are taken: see its max_connections.",
+    "does not support SSL": "It offers no TLS, which the address asks for.",
+    "certificate verify failed": "Its certificate is not signed by an authority that is trusted here.",
+    "does not match host name": "Its certificate is for another host.",
+    "root certificate file": "The file of sslrootcert cannot be read.",
+    "invalid response to SSL negotiation": "What listens at its address is not PostgreSQL.",
+}
+
+
+def why_not_connected(error: BaseException) -> str | None:
+    """Return a sentence that says why PostgreSQL was not reached; None if the error does not tell."""
+    said = str(getattr(error, "orig", error))
+    return next((sentence for part, sentence in _WHY_NOT_CONNECTED.items() if part in said), None)
 
 
 @contextmanager

@@ -189,16 +189,15 @@ def _choices(report: PrivacyReport) -> Table:
     """Return the table of choices for what the request left out, with the theorem's value for each."""
     rows = tuple(
         (
-            Cell(item.name),
+            Cell(item.name.rpartition(".")[2]),
             Cell(show(item.value)),
-            Cell(show(item.theorem)),
-            Cell(item.theorem_reason),
+            Cell(": ".join(part for part in (show(item.theorem), item.theorem_reason) if part)),
             Cell(item.reason),
             Cell(item.source),
         )
         for item in report.choices
     )
-    header = ("name", "value", "theorem's value", "why that value", "reason", "source")
+    header = ("name", "value", "theorem's value", "reason", "source")
     return Table("Chosen from public numbers, since the request left it out", header, rows)
 
 

@@ -13,6 +13,7 @@ from app.algorithms.targets import (
 )
 from app.budgets.doubts import in_per_cent
 from app.runs.card_parts import Section, fact_table
+from app.runs.guarantee import round_up
 from app.runs.report_schemas import PrivacyReport
 
 #: Up to the first share of right guesses somebody learns almost the same; above the second the limit is a weak one.
@@ -100,14 +101,14 @@ def _in_numbers(report: PrivacyReport) -> list[tuple[str, object]]:
 def _guaranteed(achieved: AnyAchievedBody) -> list[tuple[str, object]]:
     match achieved:
         case AchievedBody() | AchievedOfGroupsBody():
-            most = "unbounded" if achieved.epsilon.upper is None else f"at most {achieved.epsilon.upper!r}"
-            return [("epsilon", most), ("delta", achieved.delta)]
+            most = "unbounded" if achieved.epsilon.upper is None else f"at most {round_up(achieved.epsilon.upper)}"
+            return [("epsilon", most), ("delta", round_up(achieved.delta))]
         case AchievedPureBody():
-            return [("epsilon", f"at most {achieved.epsilon!r}")]
+            return [("epsilon", f"at most {round_up(achieved.epsilon)}")]
         case AchievedRhoBody():
-            return [("rho", f"at most {achieved.rho!r}")]
+            return [("rho", f"at most {round_up(achieved.rho)}")]
         case AchievedMuBody():
-            return [("mu", f"at most {achieved.mu!r}")]
+            return [("mu", f"at most {round_up(achieved.mu)}")]
     return []
 
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import make_url
 
-from app.settings import Settings, environment_of, settings_faults
+from app.settings import Settings, environment_of, settings_faults, unknown_variables
 
 
 @pytest.fixture(autouse=True)
@@ -228,3 +228,11 @@ def test_a_device_needs_its_library_and_has_no_cluster(monkeypatch: pytest.Monke
     monkeypatch.setenv("EPSILOND_DASK_SCHEDULER", "tls://scheduler.example:8786")
     with pytest.raises(ValidationError, match="EPSILOND_DEVICE=cuda"):
         Settings()
+
+
+def test_a_misspelt_setting_is_named_with_the_one_that_was_meant() -> None:
+    links = ("EPSILOND_SERVICE_HOST", "EPSILOND_PORT_8000_TCP_ADDR", "EPSILOND_WORKER_SERVICE_PORT_HTTP")
+    assert unknown_variables(["EPSILOND_DATA_KEY", "EPSILOND_URL", "EPSILON_PORT", *links]) == []
+    [near] = unknown_variables(["EPSILOND_TRUSTED_PROXY"])
+    assert near == "EPSILOND_TRUSTED_PROXY is not a setting, and has no effect. Did you mean EPSILOND_TRUSTED_PROXIES?"
+    assert unknown_variables(["EPSILOND_XYZZY"]) == ["EPSILOND_XYZZY is not a setting, and has no effect."]

@@ -73,7 +73,8 @@ def test_a_budget_is_shown_with_what_a_run_took_from_it(live: Live) -> None:
 def test_a_run_that_does_not_fit_ends_with_status_3(live: Live) -> None:
     budget = opened(live, "--rho", "0.0001")
     line = refused(*OPTIONS, "--budget", budget["id"], status=3, env=live.env)
-    assert "budget" in line
+    assert re.search(r"the budget does not admit these events; [0-9]+ of their steps would fit", line)
+    assert "largest_count_that_fits" not in line
     document = problem(*OPTIONS, "--budget", budget["id"], status=3, env=live.env)
     assert document["code"] == "budget_exceeded"
     assert document["remaining"] == {"rho": 0.0001}
@@ -83,7 +84,9 @@ def test_what_is_wrong_is_told_of_the_option(live: Live) -> None:
     arguments = ("budget", "create", "survey", "--relation")
     assert "epsilond: --relation: " in refused(*arguments, "other", "--rho", "1", env=live.env)
     assert "epsilond: --rho: " in refused(*arguments, "replace-one", "--rho", "much", env=live.env)
-    assert "epsilond: --epsilon: " in refused(*arguments, "replace-one", env=live.env)
+    missing = refused(*arguments, "replace-one", env=live.env)
+    assert "epsilond: --epsilon: " in missing
+    assert missing.endswith(" See `epsilond budget create --help`.\n")
     assert "unit" in problem("budget", "create", "--rho", "1", "--unit", "", env=live.env)["errors"][-1]["pointer"]
 
 

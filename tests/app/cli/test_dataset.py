@@ -64,18 +64,38 @@ def test_ignored_columns_are_not_uploaded(live: Live, tmp_path: Path) -> None:
     made = done(*arguments(file, *declared), env=live.env)
     again = done(*arguments(wide, *declared, "--ignore-columns", "id, name"), env=live.env)
     assert json.loads(made)["id"] == json.loads(again)["id"], "the same request: not a byte differs"
-    assert "not declared" in refused(*arguments(wide, *as_options(), "--public"), env=live.env)
+    twice = ["--ignore-columns", "id", "--ignore-columns", "name"]
+    assert json.loads(done(*arguments(wide, *declared, *twice), env=live.env))["id"] == json.loads(made)["id"]
 
     def wrong(at: Path, names: str) -> str:
         line = refused(*arguments(at, *as_options(), "--public", "--ignore-columns", names), status=2, env=live.env)
         return " ".join(line.replace("│", " ").split())
 
     assert "wide.csv has no column age, size" in wrong(wide, "size,id,age")
-    wide.write_text("id,a\n1,2,3\n")
-    assert "row 2 of wide.csv has 3 cells, and its header has 2" in wrong(wide, "id")
+    wide.write_text("id,a,b,color,y\n1,2,3\n")
+    assert "row 2 of wide.csv has 3 cells, and its header has 5" in wrong(wide, "id")
     wide.write_bytes(b"id,a\n\xff,1\n")
     assert "wide.csv is not CSV in UTF-8" in wrong(wide, "id")
     assert "only CSV files" in wrong(wide.rename(tmp_path / "wide.npz"), "id")
+
+
+def test_a_header_is_compared_with_the_declared_columns_before_anything_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+
+    def wrong(header: str, *more: str) -> str:
+        file.write_text(f"{header}\n1,2,red,no\n")
+        # Nothing listens there.
+        env = {"EPSILOND_URL": "http://127.0.0.1:9"}
+        return refused(*arguments(file, *as_options(), "--public", *more), status=2, env=env)
+
+    assert "rows.csv has columns that are not declared: id, given name. " in wrong("id,a,b,color,given name,y")
+    assert "--ignore-columns 'id,given name'" in wrong("id,a,b,color,given name,y", "--ignore-columns", "id")
+    assert "rows.csv has no column color. Did you mean colour?" in wrong("a,b,colour,y")
+    assert "declared, and so not to be ignored: color" in wrong("a,b,color,y", "--ignore-columns", "color")
+    assert "and not ';'" in wrong("a;b;color;y")
+    first_record = wrong("34,0.5,red,no")
+    assert "has none of the declared names" in first_record
+    assert "34" not in first_record
 
 
 def test_a_run_on_private_rows_says_why_it_has_no_score(live: Live, tmp_path: Path) -> None:

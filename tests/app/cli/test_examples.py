@@ -118,7 +118,7 @@ def test_every_example_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     Path("sweep.json").write_text(json.dumps(SWEEP_EXAMPLES["noise_over_epsilon"]["value"]))
     Path("problem.json").write_text(json.dumps(ADVISE_EXAMPLES["convex"]["value"]))
-    Path("train.py").write_text("engine.make_private(noise_multiplier=1.1, poisson_sampling=False)\n")
+    Path("call.py").write_text("engine.make_private(noise_multiplier=1.1, poisson_sampling=False)\n")
     Path("visits.csv").write_text("age,ill\n30,no\n70,yes\n")
     Path("answers.json").write_text(json.dumps(DEPLOYMENT_EXAMPLES["clinic"]["value"]))
     allowed = "https://hooks.example/"

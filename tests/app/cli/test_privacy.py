@@ -67,6 +67,30 @@ def test_an_account_is_byte_for_byte_the_endpoints(reader: TestClient, options: 
     assert done("account", *options.split(), "--json").encode() == answer.content + b"\n"
 
 
+def test_epochs_of_a_loader_that_shuffles_follow_from_its_batch_size() -> None:
+    asked = ("account", "--noise-multiplier", 3, "--sampling", "shuffled-epochs", "--relation", "replace-special")
+    loader = ("--batch-size", 256, "--dataset-size", 32561, "--epochs", 15, "--delta", 1e-5)
+    printed = done(*asked, *loader)
+    assert printed.startswith(done(*asked, "--steps-per-epoch", 128, "--steps", 1920, "--delta", 1e-5))
+    assert re.search(r"^sampling +shuffled_epochs: steps_per_epoch 128\nsteps +1920$", printed, re.MULTILINE)
+
+
+def test_batch_sizes_ask_how_batches_are_drawn() -> None:
+    given = ("account", "--noise-multiplier", 1.1, "--batch-size", 256, "--delta", 1e-5)
+    assert "use --sample-rate 256/32561 instead" in refused(*given, "--dataset-size", 32561, status=2)
+    assert "use --sample-rate 256/ROWS instead" in refused(*given, "--epochs", 15, status=2)
+
+
+def test_an_assumed_sampling_is_named() -> None:
+    asked = ("account", "--noise-multiplier", 1.1, "--sample-rate", "256/32561", "--epochs", 15, "--delta", 1e-5)
+    rate = f"{256 / 32561:.12f}"
+    assumed = re.search(r"^sampling +(.*)\nsteps +1920$", done(*asked), re.MULTILINE)
+    assert assumed is not None
+    assert assumed[1].startswith(f"poisson: sampling_probability {rate}")
+    assert assumed[1].endswith("(assumed: a loader that shuffles costs more)")
+    assert "assumed" not in done(*asked, "--sampling", "poisson")
+
+
 @pytest.mark.one_in(1000)
 @pytest.mark.parametrize("name", ["selection", "heterogeneous", "attack_risk"])
 def test_an_account_of_a_file_is_byte_for_byte_the_endpoints(reader: TestClient, name: str, tmp_path: Path) -> None:
@@ -107,7 +131,11 @@ def test_an_account_is_a_table_with_ends_that_are_rounded_outward() -> None:
         assert (float(delta), method) == (point["delta"], point["method"])
         assert point["epsilon"]["lower"] - 1e-8 < float(lower) <= point["epsilon"]["lower"]
         assert point["epsilon"]["upper"] <= float(upper) < point["epsilon"]["upper"] + 1e-8
-    assert lines[3].split() == ["relation", "add_or_remove_one"]
+    assert [line.split() for line in lines[3:]] == [
+        ["sampling", "full_batch"],
+        ["steps", "10"],
+        ["relation", "add_or_remove_one"],
+    ]
 
 
 def test_a_certificate_is_written_and_named(tmp_path: Path) -> None:
@@ -210,6 +238,14 @@ def test_a_file_and_options_exclude_each_other(tmp_path: Path) -> None:
 def test_faults_of_the_command_line_are_one_line_with_status_2() -> None:
     line = refused("account", "--nois", "1", status=2)
     assert "No such option: --nois. Did you mean --noise-multiplier? See `epsilond account --help`." in line
+    for command, other, ours in (
+        ("account", "--sigma", "--noise-multiplier"),
+        ("calibrate", "--clip", "--max-grad-norm"),
+        ("calibrate", "--sample-rate", "--batch-size"),
+        ("calibrate", "--n", "--dataset-size"),
+    ):
+        line = refused(command, other, "1", status=2)
+        assert f"No such option: {other}. Did you mean {ours}? See" in line, "as other libraries call it"
     assert "'--steps'" in refused("account", "--steps", "many", status=2)
     line = refused("acount", status=2)
     assert "Did you mean 'account'" in line

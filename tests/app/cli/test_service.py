@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner, Result
 
@@ -24,7 +24,7 @@ from app.context import Context
 from app.kit.data_keys import DataKeys
 from app.kit.encryption import FileEncryption
 from app.settings import Settings, environment_of
-from tests.databases import DatabaseFactory, on_one_engine
+from tests.databases import DatabaseFactory, on_one_engine, on_postgresql
 
 
 def run(settings: Settings, *arguments: str) -> Result:
@@ -120,7 +120,30 @@ def test_a_database_that_is_away_is_one_line_without_its_password(tmp_path: Path
     settings = Settings(data_dir=tmp_path, database_url="postgresql://user:password1@127.0.0.1:1/name")
     result = run(settings, "keys", "list")
     assert result.exit_code == 1
-    assert re.fullmatch(r"epsilond: The database .* Is it running\?\n", result.stderr)
+    assert re.fullmatch(r"epsilond: The database .* Nothing accepts connections .* Is it running\?\n", result.stderr)
+    assert "password1" not in result.output
+
+
+def test_a_host_that_is_not_known_is_told_without_its_name(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, database_url="postgresql://user:password1@password1.invalid/name")
+    result = run(settings, "keys", "list")
+    assert result.exit_code == 1
+    assert "The name of its host is not known." in result.stderr
+    assert "password1" not in result.output
+
+
+@on_postgresql
+@pytest.mark.parametrize(
+    ("part", "why"), [("database", "It has no database of this name"), ("username", "It has no such user.")]
+)
+def test_a_database_that_lets_nobody_in_is_told_by_its_reason_alone(
+    databases: DatabaseFactory, tmp_path: Path, part: str, why: str
+) -> None:
+    url = make_url(databases.empty()).set(**{part: "password1"}).render_as_string(hide_password=False)
+    result = run(Settings(data_dir=tmp_path, database_url=url), "keys", "list")
+    assert result.exit_code == 1
+    assert why in result.stderr
+    assert len(result.stderr.splitlines()) == 1
     assert "password1" not in result.output
 
 

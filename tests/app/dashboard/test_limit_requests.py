@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from app.auth.principal import Scope
 from app.auth.service import create_key
+from app.budgets.doubts import right_guesses
 from app.context import Context
 from tests.app.auth.test_sessions import BASE_URL, ORIGIN, sign_in
 from tests.app.conftest import ConnectAs
@@ -67,6 +68,21 @@ def test_what_is_typed_on_the_page_of_a_budget_is_asked_for(quick: Service, kind
     assert f"/dashboard/limit-requests/{asked['id']}/approve" not in again
 
 
+@pytest.mark.parametrize("kind", FILTERS)
+def test_an_owner_reads_what_a_limit_means_before_the_decision(quick: Service, kind: str) -> None:
+    budget = quick.budget(filter=FILTERS[kind])
+    wanted = {**FILTERS[kind], **{name: float(value) for name, value in MORE[kind].items()}}
+    path = f"/v1/budgets/{budget['id']}/limit-requests"
+    quick.post(path, {"filter": wanted, "reason": "more people"})
+    words = " ".join(part(quick, budget["id"]).split())
+    assert f"guesses right in at most {right_guesses(wanted)} of cases" in words
+    assert f"under the present limit, in at most {right_guesses(FILTERS[kind])}." in words
+    assert "The limit has changed" not in words
+    changed = quick.post(f"/v1/budgets/{budget['id']}/limit", {"filter": wanted, "reason": "more people"})
+    assert changed.status_code < 300, changed.text
+    assert "The limit has changed since this request was made" in part(quick, budget["id"])
+
+
 def test_what_is_wrong_is_shown_at_its_field(quick: Service) -> None:
     budget = quick.budget(filter=FILTERS["zcdp"])
     answer = ask(quick, budget["id"], rho="much", reason="")
@@ -117,6 +133,8 @@ def test_owners_decide_on_the_list(connect: ConnectAs, context: Context) -> None
         for browser in (owner, analyst, person(Scope.AUDITOR)[0])
     ]
     assert asks == [True, True, False]
+    webhooks = ["Webhooks" in who.get(f"/dashboard/budgets/{budget['id']}").text for who in (owner, analyst)]
+    assert webhooks == [True, False]
 
     def decided(who: TestClient, request_id: str, decision: str, key: str) -> Any:
         form = {"key": key, "reason": "because", "from": "list"}
@@ -130,12 +148,26 @@ def test_owners_decide_on_the_list(connect: ConnectAs, context: Context) -> None
         (owner, third, "approve"),
     ):
         answer = decided(who, request_id, decision, f"page-{decision}")
-        assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/limit-requests")
+        told = f"/dashboard/limit-requests?decided={request_id}"
+        assert (answer.status_code, answer.headers["location"]) == (303, told)
+        done = {"refuse": "refused", "withdraw": "withdrawn", "approve": "approved"}[decision]
+        shown = Document(who.get(told).text)
+        assert shown.faults == []
+        assert f" is {done}: the limit of " in shown.all("main")[0].text
     assert owner_api.get(f"/v1/budgets/{budget['id']}").json()["amounts"]["limit"] == {"rho": 4.0}
     assert "No request is open" in owner.get("/dashboard/limit-requests").text
     approved = Document(owner.get("/dashboard/limit-requests", params={"state": "approved"}).text)
     assert approved.faults == []
     assert "because" in approved.all("main")[0].text
+    low = asked("0.5")
+    spent = {"purpose": "x", "events": [{"mechanism": {"kind": "gaussian", "noise_multiplier": 0.8}}]}
+    held = f"/v1/budgets/{budget['id']}/reservations"
+    assert owner_api.post(held, json=spent, headers={"Idempotency-Key": "r"}).status_code == 201
+    refused = decided(owner, low, "approve", "page-low")
+    assert refused.status_code == 409
+    shown = Document(refused.text)
+    assert "more is spent or held than the wanted limit admits" in shown.all("main")[0].text
+    assert 'name="reason" value="because"' in refused.text
     late = decided(owner, first, "approve", "page-late")
     assert late.status_code == 409
     assert "approved, refused or withdrawn already" in Document(late.text).all("main")[0].text

@@ -70,6 +70,30 @@ def test_a_named_algorithm_and_a_budget_go_with_it(quick: Service) -> None:
     assert (run["algorithm"], run["budget_id"]) == ("dp_nsgd", budget["id"])
 
 
+def test_private_rows_are_charged_to_their_own_budget_unless_another_is_chosen(quick: Service) -> None:
+    budget = quick.budget(filter={"kind": "zcdp", "rho": "1"})
+    dataset = quick.dataset(budget_id=budget["id"])
+    answer = sent(quick, dataset_id=dataset["id"], epsilon="0.5")
+    run = quick.get(answer.headers["location"].replace("/dashboard", "/v1"))
+    assert (run["dataset_id"], run["budget_id"]) == (dataset["id"], budget["id"])
+
+
+def test_a_run_is_scored_on_the_public_rows_that_are_chosen(quick: Service) -> None:
+    answer = sent(quick, test_dataset_id="ds_breast_cancer")
+    run = quick.get(answer.headers["location"].replace("/dashboard", "/v1"))
+    assert run["test_dataset_id"] == "ds_breast_cancer"
+    other = sent(quick, test_dataset_id="ds_digits")
+    assert set(marked(other.text)) == {"test_dataset_id"}
+
+
+def test_a_run_that_the_budget_does_not_admit_is_told_in_the_words_of_the_page(quick: Service) -> None:
+    budget = quick.budget(filter={"kind": "zcdp", "rho": "0.0001"})
+    answer = sent(quick, budget_id=budget["id"])
+    assert answer.status_code == 409
+    assert "largest_count_that_fits" not in answer.text
+    assert re.search(r"does not admit these events. [0-9]+ of its steps would fit. Ask for a smaller", answer.text)
+
+
 def test_each_fault_is_at_its_field_and_what_was_typed_stays(quick: Service) -> None:
     answer = sent(quick, epsilon="many", dataset_id="ds_nothing")
     assert answer.status_code == 422

@@ -51,6 +51,9 @@ def test_a_released_model_is_told_downloaded_and_tried(quick: Sweeps) -> None:
     at = f"/dashboard/runs/{run['id']}"
     page = quick.client.get(at).text
     assert quick.report(run)["statement"] in page
+    link = '<a href="/dashboard/datasets/ds_breast_cancer">Breast cancer Wisconsin (diagnostic)</a>'
+    assert f"{run['algorithm']} on {link}" in page
+    assert link in quick.client.get("/dashboard/runs").text
     assert "There is no score" not in page
     assert "<h3>569 test rows of ds_breast_cancer</h3>" in page
     assert "<h3>569 training rows of ds_breast_cancer</h3>" in page

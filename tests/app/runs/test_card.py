@@ -311,7 +311,9 @@ def test_the_first_page_says_the_guarantee_in_words_and_what_it_does_not_cover(s
     share = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
     (said,) = re.findall(r"in at most ([0-9.]+) % of cases", first)
     assert 0 <= float(said) - 100 * share < 0.11
-    assert f"epsilon at most {epsilon!r}" in first
+    (most,) = re.findall(r"epsilon at most ([0-9.]+)", first)
+    assert epsilon <= float(most) < epsilon + 1e-5, "rounded up, as in the statement above it"
+    assert f"({most}, " in card["statement"]
     assert "What it does not cover" in first
     assert "The operators of the service" in first
     assert len(first.split()) < 400, "a page that a manager reads"
