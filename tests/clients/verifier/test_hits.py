@@ -374,12 +374,13 @@ def test_what_is_true_is_verified_and_what_is_false_is_not(name: str) -> None:
     for data, beyond in made:
         false = changed(data, ["statement", "epsilon"], number_to_string(beyond))
         assert check(false).verdict != "verified"
-        for _ in range(8):
+        # A value of a cut takes the verifier thirty times as long.
+        for _ in range(2 if "seldom" in name else 8):
             moved = false
             for where, text in rng.sample(numbers(false), 2):
                 moved = changed(moved, where, mutated(text, rng))
-            name = next(iter(json.loads(moved)["witness"]["directions"]))
-            kept = changed(moved, ["witness", "directions", name, "kept"], [str(rng.randint(0, 3)) for _ in events])
+            first = next(iter(json.loads(moved)["witness"]["directions"]))
+            kept = changed(moved, ["witness", "directions", first, "kept"], [str(rng.randint(0, 3)) for _ in events])
             assert check(moved).verdict != "verified"
             assert check(kept).verdict != "verified"
 
