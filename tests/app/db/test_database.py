@@ -95,7 +95,6 @@ def test_sqlite_is_durable_and_checks_foreign_keys(database: Database) -> None:
     else:
         with database.read() as session:
             assert session.scalar(text("SHOW synchronous_commit")) == "on"
-    assert database.is_reachable()
 
 
 def test_a_write_session_that_reads_first_decides_on_what_is_there(database: Database) -> None:
