@@ -11,7 +11,7 @@ from epsilond_verifier.forms import Asked, read_form
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Mixture, Normal, Step
 from epsilond_verifier.laws import Poisson as PoissonLaw
 from epsilond_verifier.reading import Reader
-from flint import arb, ctx
+from flint import arb
 
 from accounting.certificates import AT_MOST
 from accounting.certificates.certificate import Statement
@@ -30,12 +30,7 @@ def _enclosure(form: dict[str, object], steps: list[Step], direction: str, epsil
     return proof(arb(epsilon))
 
 
-@pytest.fixture(autouse=True)
-def _bits() -> object:
-    before = ctx.prec
-    ctx.prec = 160
-    yield
-    ctx.prec = before
+pytestmark = pytest.mark.usefixtures("precise")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -19,7 +18,7 @@ from epsilond_verifier.laws import FixedSize, Mixture, Step, read_step, without_
 from epsilond_verifier.laws import Poisson as PoissonLaw
 from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import Rule
-from flint import acb, arb, ctx
+from flint import acb, arb
 
 from accounting.accountant import epsilon_for_delta
 from accounting.canonical import canonical_text, number_to_string
@@ -29,13 +28,7 @@ from accounting.events import Event, Gaussian, GaussianMixture, Poisson, Truncat
 from accounting.groups import group_epsilon_for_delta
 from tests.clients.verifier.cases import ADD, NULL, REPLACE, changed, line, mutated, numbers, transform
 
-
-@pytest.fixture(autouse=True)
-def _bits() -> Iterator[None]:
-    before = ctx.prec
-    ctx.prec = 140
-    yield
-    ctx.prec = before
+pytestmark = pytest.mark.usefixtures("precise")
 
 
 def _law(event: Event, relation: object, group: int = 1) -> object:
