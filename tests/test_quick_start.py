@@ -37,7 +37,7 @@ def test_tests_of_numerics_load_no_framework(floor: str) -> None:
 
 
 def test_a_framework_that_is_loaded_is_found() -> None:
-    assert {"fastapi", "sqlalchemy"} <= loaded_by_collecting("tests/app/test_guard.py")
+    assert {"fastapi", "sqlalchemy"} <= loaded_by_collecting("tests/concurrency/test_tree_race.py")
 
 
 def test_what_the_loops_are_compiled_with_is_installed_before_the_rest() -> None:

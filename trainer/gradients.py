@@ -3,7 +3,7 @@ grid."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
@@ -19,9 +19,6 @@ PIECE_ROWS = {"float64": 2048, "float32": 320}
 _EVEN_PIECE_ROWS = {"float64": 2048, "float32": 256}
 #: The most numbers that such a call computes.
 _LARGEST_CALL = 2**26
-
-#: From upper bounds of gradients' norms, shape (B,), to factors on the gradients: what `trainer.clipping` makes.
-Factors = Callable[[Array], Array]
 
 
 class Gradients(Protocol):

@@ -12,7 +12,6 @@ from accounting.interoperability.batches import SHUFFLED_CHARGED_AS_POISSON, Bat
 from accounting.interoperability.difference import Difference, Imported, Reported
 from accounting.relations import NeighboringRelation
 
-ACCOUNTANTS = ("rdp", "pld")
 _SAMPLES = {"PoissonSampledDpEvent", "SampledWithoutReplacementDpEvent", "SampledWithReplacementDpEvent"}
 
 

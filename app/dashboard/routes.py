@@ -58,19 +58,22 @@ PAGES = (
     sign_in,
 )
 
-_assets = APIRouter(include_in_schema=False)
+#: Resolved once for the process, as they are the same in every application; one that includes routers does it anew.
+ROUTES = APIRouter(include_in_schema=False)
+for page in PAGES:
+    ROUTES.include_router(page.router)
 
 
-@_assets.get(f"{ASSETS}/colours.css")
+@ROUTES.get(f"{ASSETS}/colours.css")
 def colours() -> FileResponse:
     """Return the colours, which the privacy card uses, too."""
     return FileResponse(TEMPLATES / "colours.css")
 
 
-_others = APIRouter(include_in_schema=False)
+ROUTES.mount(ASSETS, StaticFiles(directory=STATIC), name="dashboard-assets")
 
 
-@_others.get("/dashboard/{_:path}")
+@ROUTES.get("/dashboard/{_:path}")
 async def nothing(request: Request) -> Response:
     """Show the service's answer for an unknown path as a page."""
     return problem_page(request, await ask(request, "GET", f"/v1{request.url.path}"))
@@ -83,9 +86,5 @@ def _refused(_: Request, error: Exception) -> Response:
 
 def add_dashboard(app: FastAPI) -> None:
     """Serve the pages and their files."""
-    for each in PAGES:
-        app.include_router(each.router)
-    app.include_router(_assets)
-    app.mount(ASSETS, StaticFiles(directory=STATIC), name="dashboard-assets")
-    app.include_router(_others)
+    app.router.routes.extend(ROUTES.routes)
     app.add_exception_handler(Refused, _refused)

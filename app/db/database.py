@@ -143,10 +143,6 @@ class Database:
     def _part(self, kind: Literal["read", "write"]) -> AbstractContextManager[None]:
         return spans.part(f"database {kind}", {"db.system.name": "sqlite" if self.is_sqlite else "postgresql"})
 
-    def is_reachable(self) -> bool:
-        with self.read() as session:
-            return session.execute(text("SELECT 1")).scalar() == 1
-
     def is_lock_timeout(self, error: DBAPIError) -> bool:
         """Return whether the statement failed only because of other transactions' locks or a deadlock with them."""
         if isinstance(error.orig, sqlite3.OperationalError):

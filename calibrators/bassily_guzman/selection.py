@@ -32,38 +32,6 @@ from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.spec import OpenEpsilon, Spec
 
 
-def scale_for_zcdp(width: float, rho: float, selections: float = 1.0) -> float:
-    """Return the Gumbel scale of each of several selections that together are rho-zCDP.
-
-    Args:
-        width: The range of the change of the scores, in their unit.
-        rho: The rho of all selections together.
-        selections: The number of selections in which one record takes part.
-
-    >>> round(scale_for_zcdp(0.0008, 0.02, selections=100), 9)
-    0.02
-    """
-    return width * math.sqrt(selections / (8.0 * rho))
-
-
-def zcdp_of_scale(width: float, scale: float) -> float:
-    """Return rho of one selection.
-
-    >>> zcdp_of_scale(2.0, 1.0)
-    0.5
-    """
-    return (width / scale) ** 2 / 8.0
-
-
-def scale_for_pure_dp(width: float, epsilon: float, selections: float = 1.0) -> float:
-    """Return the Gumbel (or Laplace) scale of each of several selections that together are epsilon-DP.
-
-    >>> scale_for_pure_dp(0.0008, 1.0, selections=100)
-    0.08
-    """
-    return width * selections / epsilon
-
-
 def expected_regret(scale: float, num_vertices: int) -> float:
     """Return the largest expected excess of the selected score over the least, with Gumbel noise.
 

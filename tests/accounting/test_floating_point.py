@@ -132,7 +132,6 @@ EXPONENTS = spread(-745.0, 709.0, corners=(0.0, -0.0, 1e-320, 709.78, -708.4))
 SMALL = spread(-40.0, 40.0, corners=(0.0, 1e-320))
 LOGARITHMS = positive(1e-307, 1e308, near=(1.0, 2.0, math.e))
 AFTER_ONE = spread(-1.0 + 1e-15, 1e15, corners=(0.0, -0.5, 1e-320))
-NEAR_0 = spread(-0.999999, 50.0)
 ANGLES = spread(-1e6, 1e6, corners=(math.pi, math.pi / 2, 355.0, 1e15))
 QUANTILES = spread(-38.0, 38.0, corners=(-8.3, -1.0, 0.0, 5.0, 8.3))
 

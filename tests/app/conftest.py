@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -19,6 +20,14 @@ from tests.local_access import BASE_URL, LOOPBACK_PEER, local_client
 from tests.warm_processes import WarmProcesses
 
 ConnectAs = Callable[..., TestClient]
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """Modes must not hang on the user's own caution."""
+    previous = os.umask(0)
+    yield
+    os.umask(previous)
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def stop(running: Running, number: signal.Signals) -> int:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = start(Settings(data_dir=tmp_path_factory.mktemp("data"), port=0, workers=0))
+    running = start(Settings(data_dir=tmp_path_factory.mktemp("data"), port=0, workers=0, warm_up=False))
     yield running
     assert stop(running, signal.SIGTERM) == 0
 
@@ -180,18 +180,27 @@ def test_control_c_ends_it_quietly(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == ""
 
 
-@pytest.mark.parametrize("warm_up", [True, False])
-def test_the_numerics_are_loaded_before_anybody_asks(tmp_path: Path, warm_up: bool) -> None:
-    running = start(Settings(data_dir=tmp_path, port=0, workers=0, warm_up=warm_up))
+def test_the_numerics_are_loaded_before_anybody_asks(tmp_path: Path) -> None:
+    running = start(Settings(data_dir=tmp_path, port=0, workers=0))
     try:
-        deadline = time.monotonic() + (60 if warm_up else 2)
-        while not (loaded := numerics_of(running)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert bool(loaded) is warm_up
+        loaded = numerics_within(60.0, running)
+        assert loaded
     finally:
         # It ends with the server, whatever it has come to.
         assert stop(running, signal.SIGTERM) == 0
     assert not any(each.is_running() for each in loaded)
+
+
+def test_without_a_warm_up_they_are_not(server: Running) -> None:
+    assert not numerics_within(2.0, server)
+
+
+def numerics_within(seconds: float, running: Running) -> list[psutil.Process]:
+    """The processes for numerics, as soon as there is one."""
+    deadline = time.monotonic() + seconds
+    while not (loaded := numerics_of(running)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return loaded
 
 
 def numerics_of(running: Running) -> list[psutil.Process]:

@@ -72,7 +72,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @pytest.mark.thorough
 def test_the_server_ends_while_a_request_waits_for_a_lock(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, port=0, workers=0)
+    settings = Settings(data_dir=tmp_path, port=0, workers=0, warm_up=False)
     upgrade(settings.sqlalchemy_url)
     with started(settings, "serve") as process:
         port = re.search(r"listening on 127\.0\.0\.1:([0-9]+)", lines_until(process, "Ctrl+C"))
@@ -129,7 +129,7 @@ def test_ready_is_503_first_while_requests_are_answered_still(tmp_path: Path) ->
 
 
 def test_a_request_under_way_ends_and_its_connection_with_it(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, port=0, workers=0)
+    settings = Settings(data_dir=tmp_path, port=0, workers=0, warm_up=False)
     upgrade(settings.sqlalchemy_url)
     with started(settings, "serve", "from app.cli.main import main; main()") as process:
         port = re.search(r"listening on 127\.0\.0\.1:([0-9]+)", lines_until(process, "Ctrl+C"))
@@ -152,7 +152,7 @@ def test_a_request_under_way_ends_and_its_connection_with_it(tmp_path: Path) -> 
 
 @pytest.mark.thorough
 def test_streams_of_progress_end_at_once_and_whole(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, port=0, workers=0)
+    settings = Settings(data_dir=tmp_path, port=0, workers=0, warm_up=False)
     upgrade(settings.sqlalchemy_url)
     with started(settings, "serve") as process:
         port = re.search(r"listening on 127\.0\.0\.1:([0-9]+)", lines_until(process, "Ctrl+C"))

@@ -6,7 +6,6 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,14 +62,6 @@ def anybody(connect: ConnectAs) -> TestClient:
 @pytest.fixture
 def operator(connect: ConnectAs) -> TestClient:
     return connect()
-
-
-@pytest.fixture
-def open_umask() -> Iterator[None]:
-    """Modes must not hang on the user's own caution."""
-    previous = os.umask(0)
-    yield
-    os.umask(previous)
 
 
 def make_budget(client: TestClient) -> str:

@@ -43,7 +43,7 @@ class Live:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """One server for all tests, each of which makes what it looks at."""
     folder, allowed = tmp_path_factory.mktemp("data"), "https://hooks.example/"
-    settings = Settings(data_dir=folder, port=0, workers=0, webhook_addresses=allowed)
+    settings = Settings(data_dir=folder, port=0, workers=0, warm_up=False, webhook_addresses=allowed)
     with serving(environment_of(settings)) as api:
         database = Database(settings.sqlalchemy_url)
         yield Live(str(api.client.base_url), fenced_context(settings, database))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,7 +94,6 @@ def test_sqlite_is_durable_and_checks_foreign_keys(database: Database) -> None:
     else:
         with database.read() as session:
             assert session.scalar(text("SHOW synchronous_commit")) == "on"
-    assert database.is_reachable()
 
 
 def test_a_write_session_that_reads_first_decides_on_what_is_there(database: Database) -> None:
@@ -148,14 +146,6 @@ def test_what_a_url_says_itself_wins_but_for_what_commands_rely_on(parameters: C
     assert (found["connect_timeout"], found["tcp_user_timeout"], found["work_mem"]) == ("7", "1234", "1234kB")
     assert found["keepalives_idle"] == str(PATIENCE_WITH_HOSTS["keepalives_idle"])
     assert found["lock_timeout"] == f"{BRIEF_LOCK_TIMEOUT_S}s"
-
-
-@pytest.fixture
-def open_umask() -> Iterator[None]:
-    """Modes must not hang on the user's own caution."""
-    previous = os.umask(0)
-    yield
-    os.umask(previous)
 
 
 def modes(file: Path) -> dict[str, int]:

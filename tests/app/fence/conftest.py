@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from app.context import Context
 from app.db.database import Database
+from app.fence import service
 from app.fence.watching import fenced_context
 from app.kit.process_pool import ProcessPool
 from app.main import create_app
@@ -20,6 +21,13 @@ from tests.app.budgets.conftest import Api, Clock
 from tests.app.documented_problems import assert_documented
 from tests.databases import DatabaseFactory
 from tests.local_access import local_client
+
+
+@pytest.fixture
+def compared_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fence and the database, before everything that is asked."""
+    monkeypatch.setattr(service, "BELIEVED_S", 0.0)
+    monkeypatch.setattr(service, "REFUSAL_BELIEVED_S", 0.0)
 
 
 @dataclass

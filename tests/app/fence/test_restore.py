@@ -22,11 +22,7 @@ from tests.app.cli.calls import done, refused
 from tests.app.fence.conftest import Place
 from tests.app.problem_assertions import assert_problem
 
-
-@pytest.fixture(autouse=True)
-def _compared_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "BELIEVED_S", 0.0)
-    monkeypatch.setattr(service, "REFUSAL_BELIEVED_S", 0.0)
+pytestmark = pytest.mark.usefixtures("compared_each_time")
 
 
 def released_after_backup(place: Place) -> tuple[str, dict[str, str], str]:

@@ -6,7 +6,6 @@ import pytest
 
 from app.context import Context
 from app.db.database import Database
-from app.fence import service as fences
 from app.ledger import transparency
 from app.runs import loss as losses
 from app.runs import worker
@@ -20,10 +19,7 @@ from tests.databases import DatabaseFactory
 __all__ = ["draws", "service", "sweeping"]
 
 
-@pytest.fixture(autouse=True)
-def _compared_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fences, "BELIEVED_S", 0.0)
-    monkeypatch.setattr(fences, "REFUSAL_BELIEVED_S", 0.0)
+pytestmark = pytest.mark.usefixtures("compared_each_time")
 
 
 def restore(context: Context, backup: str) -> None:

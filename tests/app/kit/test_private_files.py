@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -22,13 +21,7 @@ from app.kit.private_files import (
     write_private_once,
 )
 
-
-@pytest.fixture(autouse=True)
-def open_umask() -> Iterator[None]:
-    """Modes must not hang on the user's own caution."""
-    previous = os.umask(0)
-    yield
-    os.umask(previous)
+pytestmark = pytest.mark.usefixtures("open_umask")
 
 
 def mode(path: Path) -> int:

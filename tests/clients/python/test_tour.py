@@ -143,7 +143,7 @@ def stateless(client: Client) -> None:
     assert client.calibrate_events(**example("/v1/calibrate/events")).value > 0.0
     assert client.calibrate(**example("/v1/calibrate"), dtype="float64").dtype == "float64"
     assert client.sweep(**example("/v1/sweep"))
-    assert client.advise(**example("/v1/advise"))
+    assert client.advise(**example("/v1/advise"), algorithms=["clipped_acsa"])
     assert client.assumptions(**example("/v1/assumptions"))
     names = [algorithm.name for algorithm in client.algorithms.list()]
     assert client.algorithms.get(names[0]).name == names[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
@@ -17,7 +16,7 @@ from epsilond_verifier.bounds import CannotCheck
 from epsilond_verifier.forms import Asked, read_form
 from epsilond_verifier.laws import Draws, FixedSize, Mixture, Step
 from epsilond_verifier.reading import Reader
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from accounting.accountant import epsilon_for_delta
 from accounting.canonical import number_to_string
@@ -31,12 +30,7 @@ from tests.clients.verifier.cases import ADD, NULL, REPLACE, changed, mutated, n
 DELTA = 1e-6
 
 
-@pytest.fixture(autouse=True)
-def _bits() -> Iterator[None]:
-    before = ctx.prec
-    ctx.prec = 140
-    yield
-    ctx.prec = before
+pytestmark = pytest.mark.usefixtures("precise")
 
 
 def _ball(number: Fraction) -> arb:

@@ -12,7 +12,7 @@ from epsilond_verifier.forms import Asked, Work, read_form
 from epsilond_verifier.laws import Atoms, DiscreteGaussian, DiscreteLaplace, FixedSize, Laplace, Mixture, Normal, Step
 from epsilond_verifier.laws import Poisson as PoissonLaw
 from epsilond_verifier.reading import Reader
-from flint import arb, ctx
+from flint import arb
 
 from accounting.certificates import AT_MOST
 from accounting.certificates.certificate import Statement
@@ -31,12 +31,7 @@ def _enclosure(form: dict[str, object], steps: list[Step], direction: str, epsil
     return proof(arb(epsilon))
 
 
-@pytest.fixture(autouse=True)
-def _bits() -> object:
-    before = ctx.prec
-    ctx.prec = 160
-    yield
-    ctx.prec = before
+pytestmark = pytest.mark.usefixtures("precise")
 
 
 def _is_around(found: Enclosure, exact: arb, width: float = 1e-40) -> None:

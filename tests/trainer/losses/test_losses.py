@@ -97,8 +97,9 @@ def climbed(loss: Loss, norm_order: float, largest: float, rng: np.random.Genera
         width = loss.num_outputs
         starts = [rng.normal(size=(200, width)), np.array([np.ones(width), -np.ones(width)])]
         if width > 1:
-            # Away from the label, toward one to all of the others, by several shares.
-            ladder = [np.where(np.arange(width) <= many, 1.0, 0.0) for many in range(1, width)]
+            # Away from the label, toward one to all of the others, by several shares; of many others some numbers do.
+            several = {*range(1, min(width, 10)), *range(10, width, 10), width - 1}
+            ladder = [np.where(np.arange(width) <= many, 1.0, 0.0) for many in sorted(several)]
             starts += [np.array([np.where(np.arange(width) == label, -w, (1.0 - w) * step) for step in ladder])
                        for w in (0.3, 0.5, 0.7, 0.9, 1.0)]  # fmt: skip
         points = scaled(np.vstack(starts))

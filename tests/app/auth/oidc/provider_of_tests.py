@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -26,6 +27,12 @@ def new_key(kind: str = "RS256") -> Any:
     if kind.startswith("ES"):
         return ec.generate_private_key(ec.SECP256R1())
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@cache
+def first_key() -> Any:
+    """The key of each provider that no test has given another: making one takes a tenth of a second."""
+    return new_key()
 
 
 def public_jwk(key: Any, key_id: str, algorithm: str) -> dict[str, Any]:
@@ -45,7 +52,7 @@ class FaultyProvider:
         asked: The paths that it was asked for.
     """
 
-    keys: dict[str, Any] = field(default_factory=lambda: {"one": new_key()})
+    keys: dict[str, Any] = field(default_factory=lambda: {"one": first_key()})
     document: dict[str, Any] = field(default_factory=dict)
     key_set: dict[str, Any] | None = None
     codes: dict[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
