@@ -110,8 +110,10 @@ class GroupLaplaceLoss(AtomicLoss):
         return losses
 
     def _log_ratio(self, left: Array, right: Array, log_weights: Array, sign: float) -> Array:
-        """Return log of the mixture around h, or around -h for a negative sign, over the law around 0. Under replacement,
-        return that of the first over the second."""
+        """Return log of the mixture around h, or around -h for a negative sign, over the law around 0.
+
+        Under replacement, return log of the first mixture over the second.
+        """
         means = sign * np.arange(self.group_size + 1.0)
         distances = np.minimum(np.abs(left[:, None] - means), np.abs(right[:, None] - means))
         loss = _log_mean_exp(self.epsilon * (distances[:, :1] - distances[:, 1:]), log_weights[1:])
