@@ -43,6 +43,8 @@ Array = NDArray[np.float64]
 
 #: The number of cells in all, and the least number of cells in one step of the sum.
 _CELLS, _LEAST = 6000, 12
+#: The most cells times hits that are in memory at once.
+_BLOCK = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,8 @@ class GroupLaplaceLoss(AtomicLoss):
         first = -k if self.replaced else 0
         edges = np.linspace(first, k, (k - first) * each + 1)
         p = masses_between(edges, hits, weights, self.epsilon)
-        distances = np.abs(edges[:, None] - np.arange(-k, k + 1.0))
-        at_edges = self._losses(distances, log_weights)
-        between = self._losses(np.minimum(distances[1:], distances[:-1]), log_weights)
+        at_edges = self._losses(edges, edges, log_weights)
+        between = self._losses(edges[:-1], edges[1:], log_weights)
         if self.upward:
             p, losses = _at_the_ends(p, between, at_edges), at_edges
         else:
@@ -98,12 +99,27 @@ class GroupLaplaceLoss(AtomicLoss):
         starts = np.flatnonzero(np.concatenate([[True], np.diff(np.maximum.accumulate(losses)) > 0.0]))
         return Atoms(np.log(np.add.reduceat(p, starts)), losses[starts])
 
-    def _losses(self, distances: Array, log_weights: Array) -> Array:
-        """Return the loss at each place, given its distances from -k, ..., k."""
-        k = self.group_size
-        gains = self.epsilon * (distances[:, k, None] - distances)
-        loss = _log_mean_exp(gains[:, k + 1 :], log_weights[1:])
-        return loss - _log_mean_exp(gains[:, :k][:, ::-1], log_weights[1:]) if self.replaced else loss
+    def _losses(self, left: Array, right: Array, log_weights: Array) -> Array:
+        """Return the loss of each cell, given its ends; of a place, if both are the same."""
+        rows = max(1, _BLOCK // self.group_size)
+        parts = [
+            self._log_ratio(left[start : start + rows], right[start : start + rows], log_weights, 1.0)
+            for start in range(0, left.size, rows)
+        ]
+        losses: Array = np.concatenate(parts)
+        return losses
+
+    def _log_ratio(self, left: Array, right: Array, log_weights: Array, sign: float) -> Array:
+        """Return log of the mixture around h, or around -h for a negative sign, over the law around 0.
+
+        Under replacement, return log of the first mixture over the second.
+        """
+        means = sign * np.arange(self.group_size + 1.0)
+        distances = np.minimum(np.abs(left[:, None] - means), np.abs(right[:, None] - means))
+        loss = _log_mean_exp(self.epsilon * (distances[:, :1] - distances[:, 1:]), log_weights[1:])
+        if self.replaced and sign > 0.0:
+            loss = loss - self._log_ratio(left, right, log_weights, -1.0)
+        return loss
 
 
 def laplace_group(epsilon: float, sampling_probability: float, size: int, *, replaced: bool) -> GroupStep:
@@ -128,9 +144,10 @@ def masses_between(edges: Array, means: Array, weights: Array, epsilon: float) -
 def _log_mean_exp(gains: Array, log_weights: Array) -> Array:
     """Return log(1 + sum_h w_h (e^gain_h - 1)), which keeps its digits where all weights of hits are small."""
     weights = np.exp(log_weights)
+    terms = weights * np.expm1(np.minimum(gains, 1.0))
+    row, hits = np.nonzero(gains > 1.0)
     with np.errstate(over="ignore"):
-        large = np.exp(gains + log_weights) - weights
-    terms = np.where(gains > 1.0, large, weights * np.expm1(np.minimum(gains, 1.0)))
+        terms[row, hits] = np.exp(gains[row, hits] + log_weights[hits]) - weights[hits]
     total = terms.sum(axis=1)
     logs: Array = np.log1p(total)
     beyond = np.isinf(total)
