@@ -190,7 +190,7 @@ def _networks(given: str) -> str:
     return given
 
 
-#: Paths are made absolute once, when they are read: a worker's process is started in another folder.
+#: A path is made absolute once, when it is read, since workers are started in another folder.
 DataFolder = Annotated[Path, _checked_by(_absolute)]
 OptionalFile = Annotated[Path | None, _checked_by(_absolute)]
 DatabaseUrl = Annotated[str, _checked_by(_database_url)]

@@ -317,7 +317,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
     """Return the environment in which another process reads the same settings."""
     values = {name: getattr(settings, name) for name in type(settings).model_fields}
     values |= {name: value.get_secret_value() for name, value in values.items() if isinstance(value, SecretStr)}
-    # An empty variable counts as not set, and hides what this process's own environment says.
+    # An empty variable counts as not set, and hides the value in the environment of this process.
     return {f"EPSILOND_{name.upper()}": "" if value is None else str(value) for name, value in values.items()}
 
 

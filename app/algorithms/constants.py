@@ -12,8 +12,8 @@ from trainer import scaling
 from trainer.losses.loss import Loss
 from trainer.models import LinearModel, MeanModel, Model
 
-#: Gradients with a bound have moments of every order. At this one a threshold that is made of moments lies within a few
-#: per cent of the bound; at order 2 it can be many times as long, for nothing.
+#: Bounded gradients have moments of every order. At this order, a threshold that is computed from moments lies within a
+#: few per cent of the bound; at order 2 it can be many times as large, without any benefit.
 MOMENT_ORDER = 64.0
 
 _MOMENTS = "Lowy & Razaviyayn 2023, Assumption 2"
@@ -313,5 +313,5 @@ def _radius(model: LinearModel, given: Mapping[str, float], norm_order: float, d
     stated = [given[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in given]
     if domain is not None:
         stated.append(largest_norm(domain, model.num_parameters, norm_order))
-    # What is not a length is refused by whoever reads it.
+    # Whoever reads a value that is not a length refuses it.
     return min((length for length in stated if length > 0.0), default=math.inf)

@@ -58,7 +58,7 @@ CorrelatedStepsBody = create_model(
     momentum=(float, ...),
 )
 
-if TYPE_CHECKING:  # a checker of types cannot follow how the schemas are made
+if TYPE_CHECKING:  # type checkers cannot follow how the schemas are made
     PhaseBody = Schema
 else:
     #: A phase of any kind; one without a kind is noisy gradient steps.

@@ -77,7 +77,7 @@ class PlanBody(Schema):
     dataset_size: int
     neighboring_relation: str
     phases: list[PhaseBody]
-    # What has its default is left out, as in the canonical bytes that the hash is of.
+    # Members that have their default are left out, as in the canonical bytes that are hashed.
     domain: DomainBody | None = Field(
         None, exclude_if=is_none, description="The set to which parameters are confined; if left out, all of R^d."
     )

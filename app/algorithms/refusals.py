@@ -42,7 +42,7 @@ def refusals(spec: Spec) -> Iterator[None]:
 def _refusal(error: AccountingError, spec: Spec) -> Problem:
     """Point a refusal at a field of the request. The engine's own pointer is to events, which nobody wrote."""
     if isinstance(error, Unreachable):
-        # An evaluation says which of its numbers leaves nothing to the training.
+        # The error of an evaluation points at the number that leaves nothing to the training.
         return unprocessable(error.code, error.detail, *(error.pointer or ("target",)))
     if isinstance(error, NoCostInFilter):
         if isinstance(spec.target, BudgetTarget):

@@ -12,7 +12,7 @@ from app.kit.fields import Identifier, Integer, OptionalInteger, Schema
 from app.wire.answers import ConventionBody, IntervalBody
 from app.wire.events import EventSchema
 
-#: Counted canaries of one audit; the time limit ends most audits of long plans well before.
+#: The most canaries that one audit counts; the time limit ends most audits of long plans well before.
 MAX_TRIALS = 1_000_000
 
 

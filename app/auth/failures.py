@@ -15,9 +15,9 @@ from collections.abc import Callable
 from app.auth.buckets import TokenBucket
 from app.problems import Problem
 
-#: Addresses that are remembered; the one that was heard of least lately is forgotten first.
+#: The most addresses that are remembered; beyond that, the address with the oldest failure is forgotten.
 MOST_PEERS = 10_000
-#: The prefix of an IPv6 address that is counted: a customer has any number of addresses below it.
+#: IPv6 addresses are counted by a prefix of this length, since one customer has any number of addresses below it.
 _IPV6_PREFIX = 64
 
 

@@ -34,13 +34,13 @@ from app.ledger.verdicts import describe
 from app.ledger.verification import verify
 from app.secrets.material import Purpose
 
-#: Folders that must be empty before a restore.
+#: The folders that must be empty before a restore.
 _FOLDERS = ("datasets", "models", "checkpoints")
 _ROWS = 500
 _MARK = b"""A backup is being restored into this folder, or a restore was interrupted. `epsilond restore`, called
 again, removes what lies in datasets, models and checkpoints here, and begins anew.
 """
-#: The suffixes of a database's file and of those that SQLite keeps beside it.
+#: The suffixes of the database file and of the files that SQLite keeps beside it.
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
@@ -111,7 +111,7 @@ def _write(context: Context, archive: ArchiveReader, done: Done) -> None:
             _write_file(context, archive, file, done)
         with _new_database(context.database) as database:
             _write_database(database, archive, done)
-    except BaseException:  # Ctrl+C, too
+    except BaseException:  # Ctrl+C included
         if _is_empty(context.database):
             _clear(context)
             context.settings.unfinished_restore_file.unlink()
@@ -237,7 +237,7 @@ def _write_database(database: Database, archive: ArchiveReader, done: Done) -> N
             upgrade_within(connection)
             _check_books(connection, manifest.ledger)
     except (IntegrityError, DataError, BrokenReferences) as error:
-        # The first line of the driver's words alone: what follows may quote rows.
+        # Only the first line of the driver's message, since the lines after it may quote rows.
         words = str(getattr(error, "orig", error)).partition("\n")[0]
         raise ArchiveRefused(f"Its rows do not fit together: {words}.") from None
 

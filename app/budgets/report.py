@@ -25,9 +25,10 @@ from app.problems import Problem
 from app.tables.ledger import Budget
 from app.wire.answers import IntervalBody
 
-#: Different steps that are composed tightly, and how long that may take: a few of Laplace noise take seconds.
+#: The most different steps that are composed tightly, in all and with sampling, and the seconds that this may take: a
+#: few steps of Laplace noise take seconds.
 MAX_STEPS, MAX_SAMPLED_STEPS, MOST_SECONDS = 300, 60, 20.0
-#: Tight numbers that are remembered before all are forgotten.
+#: The number of tight results that are remembered; beyond that, all are forgotten.
 _MOST_REMEMBERED = 1024
 
 CAVEAT = (

@@ -19,7 +19,7 @@ from app.wire.answers import IntervalBody
 
 MAX_AMOUNT = 10**6
 MAX_LABELS = 32
-#: Budgets above one another, the root included.
+#: The most budgets from a root down to a budget, both included.
 MAX_DEPTH = 8
 LabelName = Annotated[str, Field(min_length=1, max_length=100, pattern=PRINTABLE)]
 LabelValue = Annotated[str, Field(max_length=200, pattern=PRINTABLE)]

@@ -65,7 +65,7 @@ def create_key(
             _tell_of_none(as_json)
             return
         twins = [key.id for key in auth.list_keys(context) if key.name == name and not key.has_ended(context.clock())]
-        # Opened before the key exists: a file that cannot be written must not cost a key.
+        # The file is opened before the key is made, so that a file that cannot be written does not cost a key.
         target = new_private_file(output) if output else None
         try:
             created = auth.create_key(

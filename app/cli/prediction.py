@@ -29,7 +29,7 @@ def predictions(model: str, rows: Path, url: str) -> tuple[str, PredictionsBody]
     Returns:
         The name of what is predicted, and the predictions in the order of the rows.
     """
-    # Imported here: the help needs none of it.
+    # Imported here, because `--help` does not need it.
     from app.datasets.csv_file import read_features
     from app.problems import Problem
     from app.runs.predictions import Predictor

@@ -48,8 +48,8 @@ def _steps(steps: int | None, epochs: int | None, rate: float | None) -> int:
     if epochs < 1:
         raise typer.BadParameter("must be 1 or more", param_hint="--epochs")
     if not 0 < rate <= 1:
-        return 1  # the rate is refused, and no number follows from it
-    # A quotient so close above a whole number is that number: 1 / rate is rarely exact.
+        return 1  # the service refuses this rate, so no number follows from it
+    # A quotient this close above a whole number counts as that number, since 1 / rate is rarely exact.
     return epochs * math.ceil((1 - 1e-9) / rate)
 
 
@@ -130,7 +130,7 @@ def account(
         ("--noise-multiplier", "/events", None),
     ]
     question = asked(request, fields)
-    # Imported here: what --help shows needs none of it.
+    # Imported here, because `--help` does not need it.
     from app.cli.in_process import answer
     from app.privacy.account import AccountRequest
     from app.privacy.service import account as respond
@@ -192,7 +192,7 @@ def convert(
             ("--to", "/to", None),
         ],
     )
-    # Imported here: what --help shows needs none of it.
+    # Imported here, because `--help` does not need it.
     from app.cli.in_process import answer
     from app.privacy.convert import ConvertRequest, answer_conversion
 

@@ -21,7 +21,7 @@ RequestFile = Annotated[
     ),
 ]
 
-#: Where there are no options that could say it.
+#: The option for requests that no other options can describe.
 NeededFile = Annotated[
     Path,
     typer.Option(
@@ -29,7 +29,7 @@ NeededFile = Annotated[
     ),
 ]
 
-#: One more than a body may have is read, to see that it has more.
+#: One byte more than a body may have, so that a longer one is noticed.
 _MOST_BYTES = 2**20
 
 
@@ -92,7 +92,7 @@ def asked(file: Path | None, fields: Sequence[tuple[str, str, object]]) -> Asked
 
 def read_request(file: Path) -> Any:
     """Read the JSON in a file as strictly as a request's body is read."""
-    # Imported here: what --help shows needs none of it.
+    # Imported here, because `--help` does not need it.
     from app.kit.json_body import read_json
     from app.problems import Problem
 

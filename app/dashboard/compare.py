@@ -176,7 +176,7 @@ def _drawn(table: Mapping[str, Any]) -> list[tuple[str, float]]:
     for row in table["rows"]:
         if row["utility"]["value"] is not None:
             methods.setdefault(row["utility"]["formula"], []).append(row)
-    # Rates of this service's algorithms before others.
+    # Rates of algorithms that this service has come before others.
     rates = sorted(methods.values(), key=lambda rows: all(row["algorithm"] is None for row in rows))
     found = [(_name(rows), rows[0]["utility"]["value"]) for rows in rates[: MOST_SERIES - 1]]
     lower = table["lower_bound"]

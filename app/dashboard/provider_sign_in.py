@@ -37,7 +37,7 @@ async def start(request: Request, context: CurrentContext, next: str = sessions.
     response = RedirectResponse(attempt.address, 303)
     https = is_https(request)
     name, path = flow.cookie_place(context.settings, is_https=https)
-    # Lax: the provider's page leads back here, and the browser must send the cookie then.
+    # SameSite is Lax, because the provider's page leads back here, and the browser must send the cookie then.
     seconds = int(flow.LIFETIME.total_seconds())
     response.set_cookie(name, attempt.cookie, max_age=seconds, path=path, secure=https, httponly=True, samesite="lax")
     return response

@@ -15,9 +15,9 @@ from app.dashboard.try_model import body_of, can_be_tried, form_of
 
 router = APIRouter(prefix="/dashboard/runs", include_in_schema=False)
 
-#: The most items on one page of a list.
+#: The most items on one page of the list.
 _SHOWN = 50
-#: States that a run, or a sweep, leaves by itself: whoever looks at it looks again.
+#: The states that a run or a sweep leaves by itself: its page reloads until then.
 UNDER_WAY = frozenset({"queued", "running", "cancelling"})
 
 

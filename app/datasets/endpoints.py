@@ -33,7 +33,7 @@ router = APIRouter(prefix="/v1/datasets", tags=["Data sets"], dependencies=[Know
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
 
 
-# The parameters are resolved in their order: nobody without the scope and a key makes the server read a file.
+# The parameters are resolved in order: the scope and the key are checked before the server reads a file.
 @router.post(
     "",
     summary="Upload or generate a data set",

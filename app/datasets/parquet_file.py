@@ -22,7 +22,7 @@ from app.datasets.typed_columns import (
     wrong_type,
 )
 
-#: All columns together, decoded, as the file says: much more than the cells of the largest table need.
+#: The most decoded bytes of all columns together, according to the file. The cells of the largest table need far less.
 MAX_BYTES = 4 * 2**30
 
 _BUFFER_BYTES = 2**20
@@ -72,7 +72,7 @@ class ParquetFile:
         rows = 0
         step = self._limits.block_rows(len(order))
         for batch in self._file.iter_batches(batch_size=step, use_threads=False):
-            # The file's own count was a claim.
+            # Counted here, since the count that the file states may be wrong.
             rows += batch.num_rows
             self._limits.check(rows, len(order))
             columns = [_typed(column, batch.column(index)) for column, index in zip(declared, places, strict=True)]

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from app.tables.datasets import Dataset, DatasetVersion
 
-# The root budgets that each content is bound to, over all versions, deleted or not.
+# The root budget of each content, over all versions, deleted or not.
 _PRIVATE_CONTENTS = union_all(
     select(Dataset.content_hash, Dataset.budget_id, Dataset.id.label("dataset_id")).where(
         Dataset.budget_id.is_not(None)
@@ -18,7 +18,7 @@ _PRIVATE_CONTENTS = union_all(
     select(DatasetVersion.content_hash, DatasetVersion.budget_id, DatasetVersion.dataset_id),
 ).subquery()
 
-# Databases bound the number of parameters of one statement.
+# Databases limit the number of parameters of a statement.
 _BATCH = 500
 
 

@@ -34,7 +34,7 @@ METADATA_TYPES = ("application/json",)
 
 _WRITE_BYTES = 2**20
 
-# The parser's warnings quote bytes of the body, and a log must not hold a byte of anybody's data.
+# The parser's warnings quote bytes of the body, and no log may contain a byte of anybody's data.
 logging.getLogger("python_multipart.multipart").setLevel(logging.CRITICAL)
 
 

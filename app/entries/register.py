@@ -21,7 +21,7 @@ class Refused(Exception):
     """An entry says something that the service would not have entered; the message says what."""
 
 
-#: Errors that foreign bytes cause in the code that reads entries of the register.
+#: The errors that malformed bytes cause in the code that reads entries of the register.
 UNREADABLE = (Refused, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 

@@ -14,7 +14,7 @@ from app.db.database import Database
 from app.fence.service import Fence
 from app.settings import Settings
 
-# The settings of whoever watches.
+# The settings of the process that watches each engine.
 _SETTINGS: WeakKeyDictionary[Engine, Settings] = WeakKeyDictionary()
 
 

@@ -127,7 +127,7 @@ def answer_once(context: Context, keyed: Keyed, decide: Callable[[], Decision], 
         try:
             decision = decide()
         except Problem:
-            # Another process may have answered meanwhile, and what it did may be what stands in the way here.
+            # Another process may have answered the request meanwhile, and this refusal may be due to what it did.
             stored = find_one(context.database, keyed.key)
             if stored is None:
                 raise

@@ -15,7 +15,7 @@ from accounting.errors import Pointer
 from app.kit import limits
 from app.problems import Problem, unprocessable
 
-# A union of types would be made anew for each value.
+# A tuple, because a union of types would be built anew for each value.
 _CONTAINERS = (dict, list)
 
 
@@ -66,7 +66,7 @@ def read_json(data: bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    # An infinity stands in for an integer too long to convert; the check below refuses it with its pointer.
+    # Infinity stands in for an integer that is too long to convert; the check below refuses it and points to it.
     return int(digits) if len(digits) <= limits.JSON_INTEGER_DIGITS else math.inf
 
 

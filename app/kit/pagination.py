@@ -22,11 +22,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 Key = str | int | datetime
 
-#: Declare as ``cursor: Cursor = None``.
+#: The type of the parameter; declare it as ``cursor: Cursor = None``.
 Cursor = Annotated[
     str | None, Query(max_length=500, description="`next_cursor` of the page before; absent for the first page.")
 ]
-#: Declare as ``limit: Limit = DEFAULT_LIMIT``.
+#: The type of the parameter; declare it as ``limit: Limit = DEFAULT_LIMIT``.
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="The largest number of items on a page.")]
 
 

@@ -98,7 +98,7 @@ def decide_soon(context: Context, request: Request) -> Future[Decision]:
     """Decide a request together with those that arrive at the same time. Nobody else in this process may use its key
     meanwhile."""
     commits = context.ledger_commits
-    # The transaction is that of all who came at once, and in a thread of its own: to this request it is a wait.
+    # The transaction runs in a thread of its own and serves all requests that came together; this request waits for it.
     end = spans.begin_part("ledger commit")
     decision = commits.submit(request, partial(_decide_all, context), partial(_decide_alone, context))
     decision.add_done_callback(end)
@@ -132,7 +132,7 @@ def _decide_alone(context: Context, request: Request, failure: BaseException) ->
         try:
             return _decide_one(context, request, patiently=context.database.is_sqlite)
         except DBAPIError as error:
-            # On SQLite there is one lock, and it was waited for as long as anyone may.
+            # SQLite has a single lock, and this command has waited for it as long as is allowed.
             if context.database.is_sqlite or not context.database.is_lock_timeout(error):
                 raise
             if not context.patience.acquire(blocking=False):

@@ -22,7 +22,8 @@ from app.kit.hash_chain import GENESIS, chain_hash
 from app.ledger.states import Approval, LimitRequestState, ReservationState, is_prefix, plus
 from app.tables.states import REGISTER, Amounts, LimitRequestStatus, ReservationStatus
 
-# Asked for with every entry, where finding a member in its class would take longer than what is done with it.
+# These stand here because they are compared for every entry, and looking up a member in its class would take longer
+# than the rest of the work.
 _CREATE, _RESERVE, _START, _EXTEND = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.START, EntryKind.EXTEND
 _COMMIT, _VOID, _CORRECT, _LIMIT = EntryKind.COMMIT, EntryKind.VOID, EntryKind.CORRECT, EntryKind.LIMIT
 _LOSS = EntryKind.LOSS
@@ -31,7 +32,7 @@ _REFUSE, _WITHDRAW = EntryKind.REFUSE, EntryKind.WITHDRAW
 _OF_LIMIT_REQUESTS = frozenset({_ASK, _APPROVE, _REFUSE, _WITHDRAW})
 _PENDING, _STARTED, _COMMITTED = ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED
 
-# What may happen to a reservation. Once noise may have been drawn, nothing releases what it holds.
+# The entries that may follow for a reservation. Once noise may have been drawn, nothing releases its hold.
 _OF_STARTED = frozenset({_EXTEND, _COMMIT, _CORRECT})
 _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     _PENDING: _OF_STARTED | {_START, _VOID, EntryKind.EXPIRE},
@@ -40,7 +41,7 @@ _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     ReservationStatus.VOIDED: frozenset(),
     ReservationStatus.EXPIRED: frozenset(),
 }
-#: Errors that bytes with wrong contents cause in the code that reads them.
+#: The errors that bytes with wrong contents cause in the code that reads them.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, AccountingError)
 
 
@@ -326,7 +327,7 @@ def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
 
 
 def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: EntryRecord) -> None:
-    # A run that was cancelled before anything of it was seen may be charged a part by any filter.
+    # In every filter, a run that was cancelled before anybody saw its results may be charged for a part.
     if record.tail is not None:
         if before.events == record.events or not budget_filter.may_give_back(before.cost, record.tail):
             raise BrokenChain(

@@ -51,7 +51,7 @@ _UPDATE_LIMIT_REQUEST = (
     .where(LIMIT_REQUESTS.c.id == bindparam("b_id"))
     .values({name: bindparam(name) for name in _CHANGED_OF_LIMIT_REQUEST})
 )
-# Inline: nothing asks which number a row got, so that nothing waits for the answer.
+# Inline, so that the statement does not wait for the number of the new row, which nobody needs.
 _INSERT_RESERVATION = insert(RESERVATIONS).inline()
 _ADD_TO_EXPOSED = (
     update(EXPOSED)
@@ -83,7 +83,7 @@ class _Statements:
         self.limit_requests = select(LIMIT_REQUESTS).where(among(dialect, LIMIT_REQUESTS.c.id, "ids"))
         self.open_limit_requests = select(LIMIT_REQUESTS).where(
             among(dialect, LIMIT_REQUESTS.c.budget_id, "ids"),
-            # Written out for the index, which holds the open ones alone.
+            # The condition is written with a literal, so that the index of open requests is used.
             LIMIT_REQUESTS.c.state == literal_column("'open'"),
         )
         engine = sqlite if dialect == "sqlite" else postgresql

@@ -83,7 +83,7 @@ class Move:
     pending: Amounts
 
 
-#: A budget and those above it, the budget itself first and the root last. A charge must fit every one of them.
+#: A budget and all budgets above it: the budget itself first, the root last. A charge must fit into each of them.
 Path = tuple[BudgetState, ...]
 
 

@@ -110,7 +110,7 @@ class TreeVerification:
             raise self._bad(self._leaf_indices[position], "it is not in the tree")
         last = self._leaf_indices[-1] if self._leaf_indices else 0
         if settled > last:
-            # Later entries would never be looked for.
+            # Entries up to that place would never be integrated.
             raise _beside(f"the row of the tree says that all places up to {settled} are in it, and the last is {last}")
 
     def _bad(self, leaf_index: int, reason: str) -> BadPlace:

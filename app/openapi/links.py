@@ -45,7 +45,7 @@ _OF_BUDGET = (
 _WEBHOOK = "get_webhook list_deliveries disable_webhook enable_webhook rotate_webhook_secret delete_webhook"
 _LIMIT_REQUEST = "get_limit_request approve_limit_request refuse_limit_request withdraw_limit_request"
 
-#: By operation and status of the answer that leads on.
+#: The links, by operation and status of the answer that leads on.
 LINKS: Mapping[tuple[str, int], list[Link]] = {
     ("create_budget", 201): [
         *_to(_OF_BUDGET, budget_id=ID),

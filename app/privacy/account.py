@@ -16,7 +16,7 @@ from app.wire.answers import ConventionBody, IntervalBody
 from app.wire.events import EventSchema
 
 MAX_POINTS = 1000
-#: The most false positive rates, and the most priors.
+#: The most false positive rates, and the most priors, of a request.
 MAX_RISKS = 20
 
 Delta = Annotated[float, Field(ge=0, le=0.5)]

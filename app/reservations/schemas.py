@@ -12,7 +12,7 @@ from app.tables.states import ReservationStatus
 from app.wire.answers import IntervalBody
 from app.wire.events import Events, EventSchema
 
-#: A hold may wait for its start at most so long, in seconds: 30 days.
+#: The most seconds that a hold may wait for its start: 30 days.
 MAX_EXPIRES_IN = 30 * 24 * 3600
 
 
@@ -36,7 +36,7 @@ class ReservationRequest(Schema):
         description="Seconds until the hold may be released if it is not started. A started reservation never expires.",
     )
     charge: ChargeRequest | None = None
-    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
+    # It is left out unless it is given, so that requests from before this field existed stay the same.
     certificate: bool = Field(
         False,
         exclude_if=lambda given: not given,
@@ -50,7 +50,7 @@ class CommitRequest(Schema):
     "them."""
 
     events: Events | None = None
-    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
+    # It is left out unless it is given, so that requests from before this field existed stay the same.
     give_up_tail: bool = Field(
         False,
         exclude_if=lambda given: not given,

@@ -25,7 +25,7 @@ from app.reservations import repository
 from app.reservations.bodies import reservation_body
 from app.tables.ledger import Reservation
 
-#: Due holds that are released in one transaction.
+#: The most expired holds that are released in one transaction.
 _RELEASED_AT_ONCE = 100
 
 

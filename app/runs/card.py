@@ -26,7 +26,7 @@ LAYERS = {
 }
 
 
-#: The fields before it say which rows were scored, and how many.
+#: The position of the first score. The fields before it say which rows were scored, and how many.
 _FIRST_SCORE = list(MetricBody.model_fields).index("records") + 1
 _SCORED = (
     "Computed from the released model and from rows that are public: they cost no privacy, and tell no more of private "

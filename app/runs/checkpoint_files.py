@@ -93,7 +93,7 @@ class CheckpointFiles:
             self.remove(run_id)
 
     def _write(self, path: Path, content: bytes) -> None:
-        # Sealed also where nothing is encrypted: a file that a fault of the disk changed must not be gone on from.
+        # Files are sealed even without encryption: training must not resume from a file that a disk fault changed.
         seal = self._seal(path, content)
 
         def write(file: IO[bytes]) -> None:

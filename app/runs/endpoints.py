@@ -195,7 +195,7 @@ def get_run_model(
     with context.database.read() as session:
         run = service.released(session, context, run_id)
         if format == "npz":
-            # Bytes, not a file answer: its validators would tell the moment the file was written.
+            # The answer has the bytes, because the headers of a file answer would reveal when the file was written.
             disposition = {"Content-Disposition": f'attachment; filename="{run_id}.npz"'}
             content = service.model_file(session, context, run)
             return Response(content, media_type="application/octet-stream", headers=disposition)

@@ -20,7 +20,7 @@ _VARIANTS = {
     "zcdp": "Zero-concentrated DP",
     "gaussian_dp": "Gaussian DP",
 }
-#: The registry's names for those that it has no name of its own for.
+#: The registry's words for definitions that it has no name for.
 _CUSTOM = {"gaussian_dp": "Custom"}
 _SEEDED = "None: the run was seeded, and protects nobody."
 

@@ -45,7 +45,7 @@ from calibrators.registry import ALGORITHMS, find_algorithm
 from calibrators.spec import Calibration, Unknown
 from trainer.models import Model
 
-#: How long a queued run holds its part of the budget. If no worker takes it in this time, the run fails.
+#: The seconds for which a queued run holds its part of the budget. A run that no worker takes in this time fails.
 QUEUE_HOLD_S = 7 * 24 * 3600
 
 

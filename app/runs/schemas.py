@@ -54,7 +54,7 @@ class RunRequest(AlgorithmChoice):
     test_dataset_id: Identifier | None = Field(
         None, description="A public data set of the same columns, on which the released model is scored."
     )
-    # Both are left out unless they are asked for: requests from before there were these fields must stay the same.
+    # Both are left out unless they are given, so that requests from before these fields existed stay the same.
     evaluation: EvaluationRequest | None = Field(
         None,
         exclude_if=lambda given: given is None,

@@ -53,8 +53,8 @@ def kept_name(purpose: Purpose, version: int) -> str:
     return "secret.key" if version == 1 else f"keys.{version}.key"
 
 
-#: Labels of keyed hashes under the secret of keys. Every other label is under the secret of contents, which never
-#: changes, so that a new label is stable unless somebody decides otherwise.
+#: The labels of keyed hashes under the secret of keys. All other labels use the secret of contents, which never
+#: changes, so a new label is stable unless it is added here.
 LABELS_OF_KEYS = frozenset({"api_key", "session"})
 
 

@@ -19,7 +19,7 @@ from app.wire.answers import ConventionBody
 MAX_CELLS = 10_000
 
 _REQUEST = "#/components/schemas/CalibrateRequest"
-#: Fields of a request that are objects: a list may be in one of theirs.
+#: The fields of a request that are objects; a list may stand in a field of one of them.
 OBJECTS = (
     "schedule", "sampling", "gradient_bound", "target", "hyperparameters", "correlation", "assumptions", "domain",
     "penalty",

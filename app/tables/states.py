@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-#: Integer units, one per currency or order of the filter. Python integers: sums are exact, so that a release takes back
-#: exactly what was held, even in an order whose single costs are saturated.
+#: Integer units, one for each currency or order of the filter. Python's integers make sums exact, so a release takes
+#: back exactly what was held, even in an order in which single costs are saturated.
 Amounts = tuple[int, ...]
 
-#: Names the chain of the register among those of the budgets.
+#: The name of the register's chain among those of the budgets.
 REGISTER = "register"
 
 
@@ -103,7 +103,7 @@ class RunState(StrEnum):
     """It was cancelled: before its start nothing is charged, after it the whole."""
 
 
-#: States in which a worker is at it.
+#: The states in which a worker has the run.
 IN_PROGRESS = (RunState.RUNNING, RunState.CANCELLING)
 
 ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)

@@ -8,7 +8,7 @@ from app.outbox.writing import Message, subscriptions, write
 from app.tables.states import WebhookEvent
 from app.webhooks import repository
 
-#: The number of the newest late reservations that a sweep looks at.
+#: The number of the newest overdue reservations that a sweep looks at.
 _TOLD_AT_ONCE = 2000
 
 

@@ -19,7 +19,7 @@ from accounting.described import Described, Range, Real, Reals, Whole, Word
 from app.kit.fields import Integer, Schema
 
 D = TypeVar("D", bound=Described)
-#: Where a docstring goes on with what concerns callers in Python.
+#: The sections of a docstring that concern callers in Python only.
 _SECTION = re.compile(r"\n+(?:[A-Z][a-z]+: *\S*|>>> ).*", re.DOTALL)
 
 

@@ -21,7 +21,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from epsilond_client import Budget, BudgetExceeded, Client
 from epsilond_client.adapters.flower import Gate
 
-# Messages name the task that they come from; a server of Flower says so when it starts one.
+# Messages name the task that they come from; a Flower server sets it when it starts one.
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 
 CLIENTS = (11, 12, 13, 14)

@@ -106,7 +106,7 @@ def test_a_graph_predicts_as_its_model_does(kind: str, options: dict[str, Any], 
     model = model_of(kind, features, **options)
     columns = rows_for(features)
     if last := [name for name in model.parameters if name.startswith("bias")]:
-        # Every class is predicted of some row.
+        # This makes every class the prediction for some row.
         model.parameters[last[-1]] = model.parameters[last[-1]] - model.decision_function(columns).mean(axis=0)
     found = run(to_onnx(model), features, columns)
     expected = model.predict(columns)

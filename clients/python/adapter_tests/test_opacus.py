@@ -203,7 +203,7 @@ def test_accumulated_batches_are_refused_before_their_noise(
 ) -> None:
     """A record may be in each of them, so the step would cost more than one Poisson sample."""
     training = make_training()
-    training.model.allow_grad_accumulation()  # which Opacus forbids for Poisson samples until it is told otherwise
+    training.model.allow_grad_accumulation()  # Opacus forbids this for Poisson samples unless it is allowed
     batch = next(iter(training.loader))
     torch.nn.functional.cross_entropy(training.model(batch[0]), batch[1]).backward()
     held = guard(client, budget, optimizer=training.optimizer, data_loader=training.loader, steps=3)

@@ -71,7 +71,7 @@ class Clients(Grid):
     """Flower's interface to its clients; each of them trains on its own rows."""
 
     def __init__(self, features: Any, labels: Any) -> None:
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # as a server of Flower does
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # a Flower server does the same
         self._rows = list(zip(np.split(features, CLIENTS), np.split(labels, CLIENTS), strict=True))
 
     def get_node_ids(self) -> Iterable[int]:

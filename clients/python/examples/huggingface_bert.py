@@ -60,7 +60,7 @@ def train(client: Client, budget: Budget, epochs: int) -> None:
     )
     noise = plan.solution.noise_multiplier
     print(f"calibrated  noise multiplier {noise:.4f} with all that the budget has left")
-    torch.manual_seed(0)  # decides the first weights alone, in which no record has a part
+    torch.manual_seed(0)  # sets the initial weights only, which depend on no record
     config = BertConfig(vocab_size=WORDS, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(

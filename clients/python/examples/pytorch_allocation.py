@@ -67,7 +67,7 @@ def train(client: Client, budget: Budget, epochs: int) -> None:
     print(f"calibrated  noise multiplier {noise:.4f} for {event['count']} steps with all that the budget has left")
 
     (features, labels), test = rows()
-    torch.manual_seed(0)  # decides the first weights alone, in which no record has a part
+    torch.manual_seed(0)  # sets the initial weights only, which depend on no record
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     weights = {name: weight.detach() for name, weight in model.named_parameters()}
     generator = torch.Generator().manual_seed(secrets.randbits(63))

@@ -72,7 +72,7 @@ def train(client: Client, budget: Budget, epochs: int, device: torch.device) -> 
         f"calibrated  {chosen['bands']} bands for {event['count']} steps, {chosen['ratio']:.3f} times the error of one"
     )
 
-    torch.manual_seed(0)  # decides the first weights alone, in which no record has a part
+    torch.manual_seed(0)  # sets the initial weights only, which depend on no record
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).to(device)
     (features, labels), test = rows(device)
     point = parameters_to_vector(model.parameters()).detach()
@@ -89,7 +89,7 @@ def train(client: Client, budget: Budget, epochs: int, device: torch.device) -> 
             mean = noise.momentum * mean + (total + noise.draw()) / noise.divisor
             point = point - step_sizes[step] * mean
             if step == event["count"] // 2:
-                # As after a checkpoint: the loop goes on with noise that remembers the steps before.
+                # As after a checkpoint, the loop continues with noise that remembers the steps before.
                 noise = restored(saved(noise), noise_of(plan, len(point), device))
                 print(f"went on     after {step + 1} steps, {noise.steps_left} left")
 

@@ -12,7 +12,7 @@ from epsilond_client.events import gaussian
 if TYPE_CHECKING:
     from epsilond_client.samplers import Sampler
 
-#: A quotient so close above a whole number is that number: 1 / sample_rate is rarely exact.
+#: A quotient this close above a whole number counts as that number, since 1 / sample_rate is rarely exact.
 _ROUNDING = 1e-9
 
 

@@ -35,7 +35,7 @@ import numpy as np
 KEY_BYTES = 32
 _KIND = "correlated_steps"
 
-#: From a seed to standard normal numbers that follow from it alone, shape (size,), in an array of one's own library.
+#: Maps a seed to standard normal numbers that depend on nothing else: shape (size,), in an array of the user's library.
 Draw = Callable[[int], Any]
 
 

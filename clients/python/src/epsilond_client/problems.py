@@ -87,7 +87,7 @@ class ProblemError(EpsilondError):
         return "\n".join([text, *lines])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Across processes (multiprocessing, Dask) with everything that it says.
+        # Pickling between processes (multiprocessing, Dask) keeps everything that the problem says.
         state = {"errors": self.errors, "request_id": self.request_id, "members": self.members}
         return _restored, (type(self), self.status, self.code, self.detail, state)
 

@@ -26,7 +26,7 @@ def require(condition: object, what: str) -> None:
 
 Above = NewType("Above", arb)
 Below = NewType("Below", arb)
-#: The ball of all numbers, with which no comparison is certain.
+#: The ball of all real numbers, with which no comparison is certain.
 _NOTHING = arb(0, "inf")
 _NOT_ABOVE, _NOT_BELOW = Above(_NOTHING), Below(_NOTHING)
 

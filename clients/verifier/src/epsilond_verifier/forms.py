@@ -19,10 +19,11 @@ from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, MixtureTransform, Place, Transform, blurred, powers, read_place
 
 _MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS = 400_000, 10**8, 200_000, 10_000
-#: The work of finding a node, of turning a line's sum to another e, and of finding a place, in nodes at points.
+#: The work of finding a node, of moving a line's sum to another e, and of finding a place, in evaluations of nodes; and
+#: the most doublings.
 _OF_NODE, _OF_SUM, _OF_PLACE, _DOUBLINGS = 100, 4, 10_000, 60
 _TILTS, _GOLDEN = (1e-9, 1e9), 0.618
-#: It encloses delta at e. What does not depend on e is found once.
+#: Maps e to an enclosure of delta at e. The parts that do not depend on e are computed once.
 Proof = Callable[[arb], Enclosure]
 
 
@@ -116,7 +117,7 @@ def _place(law: Sampled, level: arb) -> arb:
         low, high = (low if law.ratio(low) < level else 2 * low), (high if law.ratio(high) > level else 2 * high)
     require(law.ratio(low) < level and law.ratio(high) > level, "the loss reaches epsilon")
     for _ in range(2 * ctx.prec):
-        # Not halfway: where the place is 0 or 1/2 that may be it, and no ball decides there.
+        # The split is not at the middle, since the solution may be exactly 0 or 1/2, where no ball can decide.
         middle = arb((low + (high - low) * _GOLDEN).mid())
         at = law.ratio(middle)
         if not (at < level or at > level):
@@ -193,8 +194,8 @@ def _chernoff(reader: Reader, asked: Asked) -> Proof:
     return lambda e: Enclosure(Above(bound(e)))
 
 
-#: From the steps at a tilt, and the distance and the number of a line's points: M at each, its envelope beyond, and the
-#: mass of the law.
+#: Takes the steps at a tilt, and the spacing and the number of a line's points. Returns M at each point, an envelope of
+#: M beyond them, and the mass of the law.
 Compose = Callable[[Tilted, arb, int], tuple[list[acb], arb, arb]]
 
 

@@ -148,7 +148,7 @@ class Atoms:
         return self.add if direction == "add" else self.remove
 
 
-#: The law of one step's privacy loss, and the theorems by which its pair dominates the mechanism.
+#: The theorems by which the pair of a step dominates the mechanism.
 Why = tuple[str, ...]
 Law = Normal | Sampled | Mixture | Draws | Laplace | Atoms
 
@@ -243,7 +243,7 @@ def _schedule(sampling: Reader, kind: str, count: int, relation: str, scales: bo
     if kind in ("poisson", "full_batch"):
         return _probability(sampling) if kind == "poisson" else 1.0, count, ()
     independent = kind == "disjoint_batches" and not _by_position(sampling)
-    # Of two batches that are moved by one contribution each, either may draw the branch that costs most.
+    # If two batches each move by one contribution, either may draw the branch that costs most.
     refused = ("replace_one" if scales else "") if independent else "add_or_remove_one"
     _covered(relation != refused, sampling, relation)
     passes = 1 if kind == "disjoint_batches" else -(-count // sampling.whole("steps_per_epoch", 1, _COUNT))
@@ -292,7 +292,7 @@ def _of_a_size(replaced: bool, s: arb, sampling: Reader, count: int, relation: s
     if b == n:
         law, pair = _pair(s, 1.0, relation)
         return Step(law, count, pair)
-    # A record that becomes null is one that becomes another, so that the pair dominates there as well.
+    # A record that becomes null is a special case of one that becomes another, so the pair dominates here as well.
     return Step(FixedSize.of_one(s / 2, arb(fmpq(b, n))), count, (FIXED_SIZE,))
 
 
@@ -376,7 +376,7 @@ def _correlated(
     column: list[arb] = []
     for t, own in enumerate(c[:count]):
         column.append(own + column[t - apart] if t >= apart else own)
-    # Behind the last coefficient the column repeats its last ``apart`` entries.
+    # After the last coefficient, the column repeats its last ``apart`` entries.
     last = range(max(0, len(column) - apart), len(column))
     total = sum((y * y for y in column), arb(0)) + sum(column[t] ** 2 * ((count - 1 - t) // apart) for t in last)
     law, pair = _pair(s / total.sqrt(), q, relation)

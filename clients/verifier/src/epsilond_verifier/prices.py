@@ -81,7 +81,7 @@ class Price:
         for left, right in pairwise(nodes):
             require(left.e < right.e, "the nodes' epsilons increase")
             x, y = left.e.exp(), right.e.exp()
-            # The tangent at any place will do; it is best where its slope is the chord's.
+            # The tangent at any place is valid; it is best where its slope is that of the chord.
             share = ((left.most - right.most) / (y - x) / (1 - self.d)).min(arb(1) / 2)
             place = (mu * (arb(2).sqrt() * (1 - 2 * share).erfinv() - mu / 2)).max(left.e).min(right.e)
             place = arb(place.mid())

@@ -21,7 +21,7 @@ from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Mixture, Norm
 from epsilond_verifier.reading import Reader
 
 _MOST_NODES, _MOST_ORDER, _ANGLES = 20_000, 400, (5e-324, 2.0)
-#: The work of a transform's value beside that of its nodes, or where it has none, in nodes.
+#: The work of a transform's value beside that of its nodes, or alone if it has none, in evaluations of nodes.
 _OF_VALUE = 40
 
 
@@ -334,7 +334,7 @@ def fixed_size(
     for k in range(panels):
         error += panel(acb(half + (2 * k + 1) * b, theta), acb(b), rho, level, reach, 2 * theta)
     for k in range(depth):
-        # One of a quarter of the length needs log 4 / (2 log 3) nodes fewer.
+        # A rule for an interval of a quarter of the length needs log 4 / (2 log 3) fewer nodes.
         u, fewer = theta / 4 ** (k + 1), _gauss_legendre(max(2, steep - 5 * k // 8))
         error += panel(acb(half, 5 * u / 2), acb(0, 3 * u / 2), arb(3), fewer, 2 * u, 5 * u)
     rest = theta / 4**depth

@@ -82,7 +82,7 @@ def ask(address: str, headers: Mapping[str, str], body: bytes | None = None) -> 
         with error:
             raise Refused(error.code, _code(error)) from None
     except (OSError, HTTPException, ValueError) as error:
-        # The class of the error alone: its message may quote what was sent.
+        # Only the class of the error is given, since its message may quote what was sent.
         reason = getattr(error, "reason", error)
         raise Unreachable(f"no answer ({type(reason).__name__})") from None
 

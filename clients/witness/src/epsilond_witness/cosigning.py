@@ -12,7 +12,7 @@ from epsilond_witness.notes import Key, Malformed, Note, Signature, cosign, read
 from epsilond_witness.state import Conflict, Known, Records, State, now
 from epsilond_witness.trees import EMPTY_ROOT, begins_with
 
-#: Of a request: a note of the largest size, and the longest proof.
+#: The most bytes of a request: a note of the largest size, and the longest proof.
 MOST_BYTES = 64 * 1024
 MOST_HASHES = 63
 TEXT, SIZE = "text/plain; charset=utf-8", "text/x.tlog.size"
@@ -112,7 +112,7 @@ class Witness:
             self._remember(records, note, known, offered)
             return Answer(422, f"nothing shows that the tree begins with the {known.size} leaves cosigned before\n")
         signature = cosign(note.text, self._private, self._key, self._clock())
-        # On the disk before anybody sees the signature.
+        # This is on the disk before anybody sees the signature.
         records.keep(note.origin, Known(note.size, note.root, offered + signature.line))
         return Answer(200, signature.line)
 

@@ -17,7 +17,7 @@ from epsilond_witness.state import now, sync
 from epsilond_witness.trees import begins_with
 
 _CHECKPOINT = "/v1/ledger/checkpoint"
-#: Clocks of two machines may differ by this many seconds.
+#: The clocks of two machines may differ by this many seconds.
 _CLOCKS_DIFFER_S = 120
 _MOST_CONTRADICTIONS = 100
 
@@ -108,7 +108,7 @@ class Monitor:
         cosigned_at = None
         kept = self._kept()
         try:
-            # This one first: the ledger may grow between the two.
+            # The witnesses are asked first, since the ledger may grow between the two requests.
             witnessed = self._witnessed(alerts) if self.quorum else None
             newest = self._checkpoint({})
             for before in (kept, witnessed):

@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 WIDTH = 32
-#: Sixteen signatures of the longest kind that is specified fit.
+#: The most characters of a note: sixteen signatures of the longest specified kind fit.
 MOST_CHARACTERS = 60_000
 LARGEST_SIZE = 2**63 - 1
 _DASH = "\u2014 "

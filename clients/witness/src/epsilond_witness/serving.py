@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         if self.path != _ADD:
-            # What follows is not read, so that it is not taken for the next request.
+            # The rest is not read, so the connection must close, or the rest would be taken for the next request.
             self.close_connection = True
             self._answer(Answer(404, f"post checkpoints to {_ADD}\n"))
             return

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from epsilond_witness.notes import Key, Kind
 from epsilond_witness.trees import EMPTY_ROOT
 
-#: How many contradictions of each log are kept, the first ones: this many proofs, and as many others.
+#: The number of contradictions of each log that are kept, the earliest ones: this many with proof, and as many others.
 MOST_CONFLICTS = 100
 _PATIENCE_S = 5.0
 _TABLES = (
@@ -90,7 +90,7 @@ class State:
             yield Records(connection)
 
     def _connection(self) -> sqlite3.Connection:
-        # mode=rw: a file that is gone is not made anew.
+        # With mode=rw, a file that is gone is not made anew.
         connection = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?mode=rw", uri=True, timeout=_PATIENCE_S, isolation_level=None
         )
@@ -160,7 +160,7 @@ def make(folder: Path, name: str) -> Key:
             state.execute(statement)
         state.execute("INSERT INTO witness VALUES (1, ?)", (str(key),))
         state.commit()
-    # The key comes last: without it, a folder whose making was interrupted signs nothing.
+    # The key is written last: if the making of the folder is interrupted, the folder has no key and signs nothing.
     with os.fdopen(os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         file.flush()

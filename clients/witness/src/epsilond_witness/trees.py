@@ -23,7 +23,7 @@ def begins_with(small: tuple[int, bytes], large: tuple[int, bytes], path: Sequen
         return not path and first_root == EMPTY_ROOT and (second > 0 or second_root == EMPTY_ROOT)
     if first == second:
         return not path and first_root == second_root
-    # A smaller tree that is complete is the first node itself.
+    # If the smaller tree is complete, its root is the first node itself.
     nodes = [first_root, *path] if first & (first - 1) == 0 else list(path)
     if not nodes:
         return False

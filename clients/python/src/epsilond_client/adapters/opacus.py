@@ -25,7 +25,8 @@ from epsilond_client.loaders import declared_by
 from epsilond_client.naming import BudgetId
 
 Batches = Literal["poisson", "shuffled"]
-#: Optimizers that run in one process, add one Gaussian over all parameters, and know how many batches they accumulate.
+#: The optimizers that run in one process, add one Gaussian over all parameters, and know how many batches they
+#: accumulate.
 _GUARDED = ("DPOptimizer", "DPPerLayerOptimizer")
 
 
@@ -113,7 +114,7 @@ def noise_multiplier(client: Client, budget: BudgetId, *, data_loader: Any, epoc
     paid_by = client.budgets.get(budget)
     plan = client.calibrate(
         algorithm="dp_sgd",
-        # Only the quotient counts: one batch of all of them is drawn with the probability that Opacus uses.
+        # Only the ratio matters: one of that many batches has the sampling probability that Opacus uses.
         dataset_size=batches,
         batch_size=1,
         iterations=epochs * batches,

@@ -88,7 +88,7 @@ class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True  # the noise
+        tags.non_deterministic = True  # because of the noise
         tags.input_tags.string = tags.input_tags.categorical = True
         tags.target_tags.required = True
         return tags

@@ -89,7 +89,7 @@ class TruncatedPoisson(Sampler):
             "dataset_size": bound,
             "truncation": truncation,
         }
-        # Empty slots are drawn as records behind the last one.
+        # Empty slots are drawn as records after the last one.
         self._places = self.records if slots is None else slots
 
     @property

@@ -19,7 +19,7 @@ KEY_BYTES = 32
 #: A uniform variate is a multiple of 2^-53, as in the service: the leading 16 bits decide for nearly every record.
 _BITS, _LEADING = 53, 16
 _TRAILING = _BITS - _LEADING
-#: Records whose words are one output of the hash.
+#: The number of records whose words are one output of the hash.
 _CHUNK = 4096
 
 
@@ -231,7 +231,7 @@ class Sampler(ABC):
 
     def _drawn_bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
         """Return the bin of each record of the shard in a block: each of ``count`` bins is equally likely."""
-        beyond = (1 << 64) // count * count  # words from here on would favour the first bins
+        beyond = (1 << 64) // count * count  # words from here on would favor the first bins
         words = np.array(self._words("bins", "<u8", self._first, self._last, block))
         if beyond < 1 << 64:
             for place in np.flatnonzero(words >= np.uint64(beyond)):
