@@ -114,7 +114,8 @@ class _Server(uvicorn.Server):
             threading.Thread(target=_warm_up, args=(self._context,), daemon=True).start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """`/health/ready` is 503 from now on. After the first SIGTERM, requests are still answered for `drain_s`."""
+        """Answer `/health/ready` with 503 from now on. After the first SIGTERM, other requests are still answered for
+        `drain_s`."""
         is_first = not getattr(self._state, "is_stopping", False)
         self._state.is_stopping = True
         if is_first and sig == signal.SIGTERM and self._drain_s:

@@ -233,7 +233,8 @@ class Settings(BaseSettings):
 
     @property
     def fence_in_words(self) -> str:
-        """Return where the fence is, without what may be secret, and whether a setting or the default says so."""
+        """Return the place of the fence in words, without secrets, and whether a setting or the default determines
+        it."""
         place, says = self.fence_place, "the default" if self.fence is None else "named by EPSILOND_FENCE"
         if isinstance(place, Path):
             return f"{place.absolute()} ({says})"
@@ -307,7 +308,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def encryption(self) -> FileEncryption:
-        """Return what writes and reads the private files of the data folder."""
+        """Return the object that reads and writes the private files of the data folder."""
         if self.data_key is not None:
             return FileEncryption(DataKeys(*parse_keys(self.data_key.get_secret_value())))
         return FileEncryption(DataKeys() if self.data_key_file is None else KeyFile(self.data_key_file))

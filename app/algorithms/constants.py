@@ -29,8 +29,8 @@ class Constant:
         name: The name in the HTTP contract.
         value: The number.
         units: How the value scales with the units of losses and parameters.
-        formula: The formula in LaTeX. B bounds an input's dual norm, r is the loss's derivative by the logits, and s is
-            a penalty's strength.
+        formula: The formula in LaTeX. B bounds an input's dual norm, r is the derivative of the loss with respect to
+            the logits, and s is a penalty's strength.
         reason: Why the value holds, in sentences.
         source: The paper and the place in it, if a paper states the constant.
     """
@@ -59,7 +59,8 @@ def constants(
 
 @dataclass(frozen=True)
 class Derivation:
-    """Constants of a training objective, as `constants` gives them; a process without the service reads it, too."""
+    """A function that returns what `constants` does, and that can be sent to a process that does not import the
+    service."""
 
     model: Model
     columns: tuple[scaling.Column, ...]
@@ -82,16 +83,17 @@ def derive(
 ) -> tuple[Constant, ...]:
     """Derive constants, with the reasons why they hold; none for a model that is neither linear nor a mean.
 
-    With residuals r(z) by the logits and an input x of dual norm at most B, a record's gradient is x r(x.w). So its
-    norm is at most B max|r|, and its Hoelder constant is at most B^(1 + alpha) times that of the residual. At zero
-    parameters the gap is at most the loss, since no loss is negative. A bound on every record's gradient also bounds
-    every moment of its norm: ``moment_bound`` at any ``moment_order``, and ``moment_bound_2k`` at twice that order.
+    Let r(z) be the derivative of the loss with respect to the logits, and x an input of dual norm at most B. Then a
+    record's gradient is x r(x.w). So its norm is at most B max|r|, and its Hoelder constant is at most B^(1 + alpha)
+    times that of the residual. At zero parameters the gap is at most the loss, since no loss is negative. A bound on
+    every record's gradient also bounds every moment of its norm: ``moment_bound`` at any ``moment_order``, and
+    ``moment_bound_2k`` at twice that order.
 
     An l2 penalty of strength s makes the objective, whose loss is convex, s-strongly convex, and adds s to its
     smoothness. The penalty is not clipped, so bounds on gradients and moments do not include it.
 
     Some constants only mean something together: a Hoelder constant with its exponent, a moment's bound with its order,
-    and a slope by the logit with the slope by the parameters, since their ratio bounds features. If the request gives
+    and a slope in the logit with the slope in the parameters, since their ratio bounds features. If the request gives
     one of such a pair, it must give the other, too.
 
     For a mean, the records themselves are clipped, and no record's norm is larger than the features' bound.

@@ -44,7 +44,7 @@ def _body_of(phase: type[StructuredPhase]) -> type[Schema]:
 
 
 def _as_list(annotation: Any) -> Any:
-    """Tuples are written as lists."""
+    """Return the annotation with lists in place of tuples."""
     if typing.get_origin(annotation) is tuple:
         return GenericAlias(list, (_as_list(typing.get_args(annotation)[0]),))
     return annotation

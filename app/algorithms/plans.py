@@ -97,7 +97,7 @@ class PlanBody(Schema):
 
 
 class LiteralBody(Schema):
-    """The paper's own calibration at this request. For comparison: nothing executes it."""
+    """The paper's own calibration of this request, for comparison only: nothing executes it."""
 
     noise_multiplier: float | None = Field(
         description="Noise on the sum over the contribution bound, if it prints one."

@@ -55,6 +55,6 @@ def _refusal(error: AccountingError, spec: Spec) -> Problem:
 
 
 def _at_its_place(error: AccountingError) -> Problem:
-    """Put the parents of a field before its name, which is all that the calibrators say of its place."""
+    """Complete the pointer to a field: the calibrators give only its name, without the objects that contain it."""
     first = str(error.pointer[0]) if error.pointer else ""
     return from_accounting(error, *_PARENTS.get(first, ()))

@@ -179,8 +179,8 @@ class Guard:
             sessions.check_same_origin(self.context.settings, headers)
 
     def _shown(self, scope: Scope, headers: Headers) -> tuple[KeyMemory, str | None]:
-        """Return a request's credential and the function that checks it: a session opens pages, a key everything
-        else."""
+        """Return the memory that checks a request's credential, and the credential: a session for pages, a key for
+        everything else."""
         if sessions.is_page(scope["path"]):
             return self.sessions, sessions.cookie_of(self.context.settings, headers)
         return self.memory, _token(headers)

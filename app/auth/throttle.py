@@ -39,7 +39,7 @@ class Limits:
 
     @property
     def burst(self) -> int:
-        """Return requests that may come at once."""
+        """Return the number of requests that may come at once."""
         return max(1, math.floor(self.requests_per_second * BURST_S))
 
 

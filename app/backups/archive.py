@@ -126,7 +126,7 @@ class ArchiveReader:
             )
 
     def check(self, done: Done) -> None:
-        """Read everything.
+        """Read every member, and compare it with the manifest.
 
         Raises:
             ArchiveRefused: a member is not what was written.

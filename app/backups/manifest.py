@@ -117,7 +117,7 @@ class Manifest(_Record):
 
     @property
     def total_bytes(self) -> int:
-        """Return the size of everything."""
+        """Return the total size of the contents in bytes."""
         return sum(content.bytes for content in self.contents)
 
     def to_bytes(self) -> bytes:

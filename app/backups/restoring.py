@@ -52,8 +52,8 @@ def restore(context: Context, archive: ArchiveReader, done: Done) -> None:
     """Restore the database and the data folder from the backup.
 
     Guarantees:
-        - checked_first: nothing is written before every member of the archive was compared with its manifest, and that
-          with its seal.
+        - checked_first: nothing is written before every member of the archive was compared with the manifest, and the
+          manifest with its seal.
         - whole_or_nothing: the database has either nothing, or all that the backup has, in books that are valid.
         - again: after a crash the same call succeeds.
 

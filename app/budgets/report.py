@@ -49,7 +49,7 @@ def exposed_steps(session: Session, budget: Budget) -> Steps:
 
 
 def report(context: Context, path: Path, steps: Steps, delta: float) -> ReportBody:
-    """Return the report at ``delta`` on a budget and, for what is left, on those above it."""
+    """Return the report on a budget at ``delta``. What is left also depends on the budgets above it."""
     state = path[0]
     answer, warnings = _tight(context, steps, state.relation, delta)
     return ReportBody(

@@ -91,7 +91,7 @@ def correction(
         may_lower: Whether the charge may become smaller.
 
     Raises:
-        Problem: 404; 422 of the price.
+        Problem: 404; 422 if there is no price.
     """
     with context.database.read() as session:
         state = rows.reservation_state(reservations.get_reservation(session, reservation_id))

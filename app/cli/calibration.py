@@ -219,7 +219,8 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
 
 
 def _chosen(found: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return the choices for what the request left out about the loop. Another loop would need other noise."""
+    """Return what was chosen for the training loop because the request left it out. Another loop would need other
+    noise."""
     chosen = {choice["name"]: choice["value"] for choice in found.get("choices", ())}
     facts = {}
     for name in ("algorithm", "gradient_bound"):

@@ -173,7 +173,8 @@ def convert(
 ) -> None:
     """Say what one privacy guarantee implies about another.
 
-    The best known theorem answers, with the textbooks' beside it. Renyi and truncated guarantees are for --request.
+    The answer is that of the best known theorem, with the textbooks' beside it. Renyi and truncated guarantees need
+    --request.
     """
     question = asked(
         request,

@@ -67,7 +67,7 @@ def refuse(document: Mapping[str, Any], places: Mapping[str, str] | None = None)
     """End the command with what a problem document says.
 
     Args:
-        document: Of this process, or from a server.
+        document: The problem document, made by this process or by a server.
         places: Names for places of the request, by their JSON pointers; for example, the name of an option.
     """
     code, status = document.get("code"), document.get("status")

@@ -37,7 +37,7 @@ class Asked:
     """A request.
 
     Attributes:
-        body: JSON.
+        body: The request, as parsed JSON.
         places: The user's name for each field, by its JSON pointer.
     """
 
@@ -51,7 +51,7 @@ class Asked:
         Args:
             option: The option's name.
             path: The path of the field: a JSON pointer; 0 is the only element of an array.
-            value: None, or nothing in a list, where the option was not given.
+            value: The option's value; None or an empty list if the option was not given.
         """
         self.places[path] = option
         if value is None or value == []:

@@ -340,7 +340,7 @@ def _score(metric: Mapping[str, Any]) -> str:
 
 
 def _held_out(found: Mapping[str, Any]) -> dict[str, str]:
-    """Print the metrics on held-out rows, each with its interval."""
+    """Return the metrics on held-out rows as texts, each with its interval."""
     estimates = {name: each for name, each in found.items() if isinstance(each, Mapping)}
     return {f"held-out {name}": _estimate(each) for name, each in estimates.items()}
 

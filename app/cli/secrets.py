@@ -36,7 +36,7 @@ Which = Annotated[
 
 @commands.command("list", epilog=example("epsilond secrets list"))
 def list_secrets(as_json: AsJson = False) -> None:
-    """List the versions with what recognises them: of signatures, the public keys. No secret is shown."""
+    """List the versions with values that identify them: for signatures, the public keys. No secret is shown."""
     with open_context() as context:
         require_schema(context)
         rows = [

@@ -145,7 +145,7 @@ def _addresses(advice: Answer) -> dict[str, str]:
 
 
 async def _rates(request: Request, form: Form) -> Chart | None:
-    """Return how the methods of a table grow with the number of records, up to constants."""
+    """Return a chart of how the rates in a table depend on the number of records, up to constants."""
     size = number_of(form.values["dataset_size"])
     if not isinstance(size, int):
         return None

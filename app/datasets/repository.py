@@ -42,8 +42,8 @@ def add(session: Session, row: Dataset | DatasetVersion) -> None:
 def list_living(
     session: Session, after: tuple[datetime, str] | None, count: int, within: ColumnElement[bool]
 ) -> Sequence[Dataset]:
-    """Data sets that are not deleted and that the reader reaches, oldest first, from the one after ``after`` (moment of
-    creation, id).
+    """Return the data sets that are not deleted and that the reader reaches, oldest first, beginning after the one at
+    ``after`` (moment of creation, id).
     """
     statement = select(Dataset).where(Dataset.deleted_at.is_(None), within).order_by(Dataset.created_at, Dataset.id)
     if after is not None:

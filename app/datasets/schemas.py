@@ -173,7 +173,7 @@ class VersionMetadata(Schema):
 
 
 class PersonsDeletion(Schema):
-    """A version without some persons, which the service makes itself. What is public of it stands beside the ids."""
+    """A version without some persons, which the service makes itself. Its public parts stand beside the ids."""
 
     persons: list[PersonId] = Field(
         max_length=MAX_NAMED_PERSONS,

@@ -139,7 +139,7 @@ def read(context: Context, dataset_id: str, principal: Principal) -> DatasetBody
 
 
 def list_page(context: Context, cursor: str | None, limit: int, principal: Principal) -> Page[DatasetBody]:
-    """Data sets that are not deleted, oldest first; those that come with the service lead."""
+    """Return a page of the data sets that are not deleted, oldest first; those that come with the service lead."""
     after = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
     with context.database.read() as session:
         found = repository.list_living(session, after, limit + 1, reach.datasets(principal))

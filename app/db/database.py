@@ -55,8 +55,8 @@ class Witness(Protocol):
         """Take note of a durable transaction, before anybody is told about it."""
 
     def catch_up(self) -> None:
-        """Catch up with commits of other processes before they are told to anybody. The other witnesses may not know
-        them yet."""
+        """Take note of commits by other processes before anybody is told about them, since the witnesses of those
+        processes may not have done so yet."""
 
     def close(self) -> None:
         """Release all resources when the engine is disposed of."""

@@ -70,7 +70,7 @@ class ChargedData:
     content: str
 
     def to_json(self) -> dict[str, Json]:
-        """Its canonical description."""
+        """Return its canonical description."""
         return {"content": self.content, "id": self.dataset_id, "version": self.version}
 
     @classmethod

@@ -66,7 +66,7 @@ def touch(connection: Connection, budget_id: str, base: Head | None) -> None:
     """Tell the fence that the transaction acknowledges the present chain of a budget, including its own additions.
 
     Args:
-        connection: The transaction's.
+        connection: The connection of the transaction.
         budget_id: The budget of the chain.
         base: The end of the chain, read under the lock before anything was added; None if nobody looked.
 
@@ -94,7 +94,7 @@ class Fence:
         - foreign_is_refused: no transaction extends a chain of a database that another version has migrated.
 
     Args:
-        database: The ledger's.
+        database: The ledger's database.
         url: Gives the place of the fence: the address of a database, or the path of a file.
         clock: The time of day, for the first life.
     """

@@ -27,7 +27,7 @@ def fenced_context(
 
     Args:
         settings: The process's settings.
-        database: The ledger's.
+        database: The ledger's database.
         clock: The time of day.
         parts: Other attributes of the context.
     """

@@ -106,7 +106,7 @@ class Denial:
 
     @property
     def status(self) -> int:
-        """Return HTTP status code."""
+        """Return the HTTP status code."""
         return _STATUS.get(self.code, 409)
 
     @property

@@ -144,8 +144,8 @@ def _decide_alone(context: Context, request: Request, failure: BaseException) ->
 
 
 def _may_succeed_alone(context: Context, error: BaseException) -> bool:
-    """Return whether some commands of a failed group may succeed alone. So it is if another command's budget was locked
-    for long, if another's key was taken after it was looked up, or if another met a bug. Nothing was written.
+    """Return whether some commands of a failed group may succeed alone. This is the case if another command's budget
+    was locked for long, its key was taken after it was looked up, or it met a bug. Nothing was written.
     """
     if isinstance(error, DATABASE_FAILURES):
         return isinstance(error, IntegrityError) or (

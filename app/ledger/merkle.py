@@ -123,7 +123,7 @@ def root(read: Read, size: int) -> bytes:
 
 
 def inclusion_path(read: Read, index: int, size: int) -> list[bytes]:
-    """PATH(index, D_size) of section 2.1.3.1: the hashes that lead from a leaf to the root of the first ``size``
+    """Return PATH(index, D_size) of section 2.1.3.1: the hashes that lead from a leaf to the root of the first ``size``
     leaves."""
     if not 0 <= index < size:
         raise ValueError(f"the first {size} leaves have none with the index {index}")
@@ -141,7 +141,7 @@ def inclusion_path(read: Read, index: int, size: int) -> list[bytes]:
 
 
 def consistency_path(read: Read, first: int, second: int) -> list[bytes]:
-    """PROOF(first, D_second) of section 2.1.4.1; empty if either tree is empty or both are equal."""
+    """Return PROOF(first, D_second) of section 2.1.4.1; it is empty if either tree is empty or both are equal."""
     if not 0 <= first <= second:
         raise ValueError(f"a tree of {second} leaves does not begin with one of {first}")
     path: list[bytes] = []

@@ -70,7 +70,7 @@ class BrokenChain(Exception):
 
     Attributes:
         sequence: The sequence of the first entry that does not follow from those before it.
-        reason: In words.
+        reason: What is wrong, in words.
     """
 
     def __init__(self, sequence: int, reason: str) -> None:
@@ -86,10 +86,10 @@ class History:
     Attributes:
         made: The entry that made the budget, with its terms.
         parent_id: The budget above it.
-        filter: With the limit of today.
-        relation: Under which everything is priced.
-        spent, started, pending: Charged to this budget itself; what is charged below it is not among it.
-        sequence, head_hash: Those of the last entry.
+        filter: The filter with the present limit.
+        relation: The relation under which everything is priced.
+        spent, started, pending: The amounts charged to this budget itself, without the charges to budgets below it.
+        sequence, head_hash: The sequence and the hash of the last entry.
         reservations, limit_requests: All of them, by id.
     """
 

@@ -56,7 +56,7 @@ class Transition:
         events: What the amounts are for.
         engine_version: The version of the engine that found the amounts.
         reservation: The reservation after it; None for an entry that is only about the budget.
-        reason: Given with a change by hand.
+        reason: The reason of a change by hand.
         before: The reservation before it; None if there was none.
         details: Further details for its entry.
         given_back: What was given back for steps that will never be taken.
@@ -77,7 +77,7 @@ class Transition:
 
     @property
     def budget(self) -> BudgetState:
-        """Return the budget that was asked."""
+        """Return the budget that the command is about."""
         return self.path[0]
 
 

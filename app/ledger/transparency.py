@@ -125,8 +125,8 @@ def verify(context: Context, root_id: str, note: str | None = None, *, prices: b
     Args:
         context: The process's context.
         root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
-        note: The checkpoint. A signature by a key of this ledger is verified, unless the key is retired; what others
-            have signed, the caller has kept.
+        note: The checkpoint. A signature by a key of this ledger is verified, unless the key is retired. A checkpoint
+            that only others have signed is accepted as the caller kept it.
         prices: Whether charges are compared with today's prices, within the limits of `app.ledger.price_search`.
 
     Raises:

@@ -42,7 +42,7 @@ class Witnesses:
 
     @property
     def keys(self) -> tuple[WitnessKey, ...]:
-        """Their keys."""
+        """Return the keys of the witnesses."""
         return tuple(witness.key for witness in self.members)
 
 

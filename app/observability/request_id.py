@@ -25,7 +25,7 @@ _ACCEPTED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def choose_request_id(scope: Scope) -> str:
-    """Choose the client's own id if it is a plain word, else a new one, and keep it in the request's state."""
+    """Return the client's own id if it is a plain word, else a new one, and keep it in the request's state."""
     offered = Headers(scope=scope).getlist(HEADER)
     accepted = len(offered) == 1 and _ACCEPTED.fullmatch(offered[0])
     request_id = offered[0] if accepted else f"req_{_PROCESS}{next(_NUMBERS):x}"

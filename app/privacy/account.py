@@ -264,8 +264,8 @@ class ShufflingBody(Schema):
 
 
 class AccountAnswer(Schema):
-    """The answer to one value has `epsilon`, `delta`, `method` and `error_budget`. The answer to a list has `points` "
-    "instead, in the order of the list."""
+    """The answer to one value has `epsilon`, `delta`, `method` and `error_budget`. The answer to a list has `points`
+    instead, in the order of the list."""
 
     epsilon: IntervalBody | float | None = Field(None, description="The interval, if delta was given.")
     delta: IntervalBody | float | None = Field(None, description="The interval, if epsilon was given.")

@@ -132,7 +132,7 @@ class Command:
         """Carry out the command.
 
         Raises:
-            Problem: 404; the denial; of the price.
+            Problem: 404; the denial; a problem of the price.
         """
         return make_room(
             self.context,

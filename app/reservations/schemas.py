@@ -46,8 +46,8 @@ class ReservationRequest(Schema):
 
 
 class CommitRequest(Schema):
-    """The events that happened: the reserved ones with counts reduced and later ones dropped. If absent, all of "
-    "them."""
+    """The events that happened: the reserved ones with counts reduced and later ones dropped. If absent, all of
+    them."""
 
     events: Events | None = None
     # It is left out unless it is given, so that requests from before this field existed stay the same.
@@ -108,7 +108,7 @@ class PlanPriceBody(Schema):
 
 
 class PriceHereBody(PlanPriceBody):
-    """The same, and what the plan adds to what is charged already."""
+    """The cost of a plan alone, and what it adds to the present charges."""
 
     adds: float | None = Field(
         description="The epsilon that it adds to everything spent and reserved now. Epsilons do not add up, so this "

@@ -101,7 +101,8 @@ def to_html(sweep: RunSweepBody, drawn: HeatMap) -> str:
 
 
 def number(score: float | None) -> str:
-    """
+    """Return a score with four digits; "no score" if there is none.
+
     >>> number(0.9123456), number(None)
     ('0.9123', 'no score')
     """

@@ -41,8 +41,8 @@ class PublicScore(Schema):
 class NoisyScore(Schema):
     """The number of training rows predicted correctly, with Gaussian noise: a release of its own, charged per trial.
 
-    A row adds 1 where its class is predicted; of a real label, 1 less the error in units of half the label's range, and
-    0 at least.
+    A row adds 1 if its class is predicted. With a real label it adds 1 less the error in units of half the label's
+    range, and at least 0.
     """
 
     kind: Literal["noisy"]

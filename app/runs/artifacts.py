@@ -43,7 +43,7 @@ def _path(context: Context, run: Run, *, is_withheld: bool) -> Path:
 
 
 def publish_model(context: Context, run: Run) -> None:
-    """Let the model of a trial be served; do nothing if it is already."""
+    """Let the model of a trial be served; do nothing if it is served already."""
     withheld, shown = (_path(context, run, is_withheld=each) for each in (True, False))
     if withheld.exists() or not shown.exists():
         withheld.rename(shown)

@@ -172,7 +172,7 @@ def _parameters(report: PrivacyReport) -> Section:
 
 
 def _plan(report: PrivacyReport) -> list[Table]:
-    """Return what the plan executes; its events are a table of their own."""
+    """Return the tables of what the plan executes; its events have a table of their own."""
     plan = report.plan.model_dump(mode="json")
     phases = plan.pop("phases")
     rows = [

@@ -18,7 +18,7 @@ _SPACE = re.compile(r"\s+")
 
 
 def to_markdown(card: Card) -> str:
-    """GitHub-flavoured Markdown: headings and tables alone."""
+    """Return GitHub-flavoured Markdown that has only headings and tables."""
     parts = [f"# {_text(card.title)}", _line(card.statement)]
     for section in card.summary:
         parts += _section(section)

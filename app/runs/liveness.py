@@ -34,7 +34,7 @@ def alive(data_dir: Path, worker_id: str) -> Iterator[None]:
 
 
 def dead_workers(data_dir: Path) -> list[str]:
-    """Return the workers whose file is left in this folder; workers elsewhere are not known here."""
+    """Return the dead workers whose file is left in this folder; workers elsewhere are not known here."""
     return [path.stem for path in _path(data_dir, "").parent.glob("*.lock") if has_died(data_dir, path.stem)]
 
 

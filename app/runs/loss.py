@@ -80,7 +80,7 @@ def acknowledge(context: Context, reason: str) -> Acknowledged:
 
     Args:
         context: The process's context. Servers and workers may run, because they serve nothing.
-        reason: Why, for every later reader.
+        reason: The reason, for every later reader.
 
     Raises:
         NothingToAcknowledge: the database is not behind, or the fence belongs to another ledger.

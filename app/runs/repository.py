@@ -39,7 +39,7 @@ def find(session: Session, run_id: str) -> Run | None:
 
 
 def find_for_update(session: Session, run_id: str) -> Run | None:
-    """Any run, locked until the transaction ends (SQLite's write transaction holds the lock already)."""
+    """Return any run, locked until the transaction ends (SQLite's write transaction holds the lock already)."""
     return session.get(Run, run_id, with_for_update=True, populate_existing=True)
 
 

@@ -82,8 +82,8 @@ class ProgressBody(Schema):
 
 
 class MetricBody(Schema):
-    """Scores of the released model on public rows: post-processing, they cost no privacy. null where a score is not of
-    this task, or cannot be had."""
+    """Scores of the released model on public rows: post-processing, they cost no privacy. null where a score does not
+    fit this task, or cannot be had."""
 
     dataset_id: str | None = Field(description="null for rows that came in the request.")
     rows: Literal["test", "training"] | None = Field(
@@ -110,7 +110,7 @@ class MetricBody(Schema):
 
 
 class EstimateBody(Schema):
-    """A metric as noisy sums say it. Its interval is right with probability 0.95, by itself: it is about the noise."""
+    """A metric from noisy sums. Its interval covers the noise alone, and is right with probability 0.95 by itself."""
 
     estimate: float | None = Field(description="The likely value; null if the noise hides it.")
     lower: float | None = Field(description="null where there is no lower bound.")
@@ -119,7 +119,7 @@ class EstimateBody(Schema):
 
 class HeldOutBody(Schema):
     """Metrics on held-out rows, all computed from one noisy vector that was charged before it was drawn. null where one
-    is not of this task, or cannot be had."""
+    does not fit this task, or cannot be had."""
 
     confidence: float = Field(description="Probability that an interval, taken alone, holds the metric on these rows.")
     noise_stddev: float = Field(description="Standard deviation of the noise on each count of rows.")
@@ -177,7 +177,7 @@ class RunProblem(Schema):
 
 
 class ProgressMessage(Schema):
-    """A stream says this of a run: a part of what `GET /v1/runs/{id}` answers."""
+    """A stream's message about a run: a part of what `GET /v1/runs/{id}` answers."""
 
     id: Identifier
     state: RunState

@@ -30,7 +30,7 @@ def noisy_score(
 
     Args:
         job: The trial.
-        parameters: Of its model.
+        parameters: The parameters of its model.
         noise_multiplier: The standard deviation of the noise on the sum; a row adds at most 1.
         key: The key of the noise (`app.runs.score_keys`), which a trial that continues after its worker was lost still
             has, so it releases the same score again.

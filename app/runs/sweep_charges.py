@@ -111,7 +111,7 @@ def selection_cost(
 
 
 def composition_cost(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> Answer:
-    """Return the epsilon of all runs together; this is called in another process."""
+    """Return the epsilon of all runs together. The function is called in another process."""
     return epsilon_for_delta(events, relation, delta)
 
 

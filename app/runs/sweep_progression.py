@@ -111,7 +111,7 @@ def conclude(
     Args:
         session: A write session that has locked the sweep's row.
         context: The process's context.
-        sweep: Which one.
+        sweep: The sweep.
         ends: `app.ledger.vouched.vouched_ends` of the register and the budget, from before the session. Without them no
             trial is made and nothing is released, which is right for a cancelled sweep.
         part: The part of its events that is charged, if not all are.
@@ -254,7 +254,7 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run], trials: Tr
 
     Args:
         context: The process's context.
-        sweep: Which one.
+        sweep: The sweep.
         runs: All runs of the sweep.
         trials: Its trials; None if the sweep differs from what was entered, so that nothing of it is released.
     """

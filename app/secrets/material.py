@@ -160,7 +160,7 @@ class SecretMaterial:
         return self._settings.data_dir / kept_name(purpose, version)
 
     def content(self, purpose: Purpose, version: int) -> bytes:
-        """Return the content of a version's file, or what it would be if the settings have the secret.
+        """Return the content of a version's file; if the secret is in the settings, what the file would contain.
 
         Raises:
             SecretUnavailable: the version cannot be read, or is damaged.

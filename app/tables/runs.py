@@ -26,8 +26,8 @@ from app.tables.states import RunState
 
 
 class Run(Base):
-    """One run. Everything in the row is public: the plan, the declared sizes and the progress. The model is in a
-    separate file."""
+    """A run. Everything in the row is public: the plan, the declared sizes and the progress. The model is in a separate
+    file."""
 
     __tablename__ = "runs"
 

@@ -54,7 +54,7 @@ class Change(StrEnum):
 
 
 class WebhookEvent(StrEnum):
-    """A webhook may be told of each of these."""
+    """The events that a webhook may be told about."""
 
     SPENDING_THRESHOLD = "spending_threshold"
     """The amounts that may have been released (spent and started) have reached a share of the budget's limit."""
@@ -110,7 +110,7 @@ ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 
 
 class Select(StrEnum):
-    """A sweep releases one of these."""
+    """What a sweep releases."""
 
     ALL = "all"
     """Every run, and the charge is of all of them together."""
@@ -119,7 +119,7 @@ class Select(StrEnum):
 
 
 class SweepState(StrEnum):
-    """What is shown of a sweep. The last three are final, and alone are stored."""
+    """What is shown of a sweep. The last three are final, and only these are stored."""
 
     QUEUED = "queued"
     """No worker has taken a run of it yet."""

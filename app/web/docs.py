@@ -1,4 +1,4 @@
-"""The OpenAPI document, and Swagger UI at /docs with its assets, served by us, under a strict content policy."""
+"""The OpenAPI document, and Swagger UI at /docs. This server serves all its assets, under a strict content policy."""
 
 from __future__ import annotations
 

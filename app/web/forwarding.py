@@ -49,7 +49,7 @@ class Forwarding:
 
 
 def with_path(page: str, path: str) -> str:
-    """Put the public path before every address of ours in a page.
+    """Put the public path before every address of this service in a page.
 
     >>> with_path('<a class="x" href="/docs">', "/epsilond"), with_path('<a href="//other/">', "/epsilond")
     ('<a class="x" href="/epsilond/docs">', '<a href="//other/">')

@@ -122,7 +122,7 @@ def forget(session: Session, before: datetime) -> None:
 def overdue(session: Session, now: datetime, limit: int) -> Sequence[tuple[str, str, str, datetime]]:
     """Return the started reservations whose time ended in the last day: id, budget, the path of the budget, the time.
 
-    Webhooks were told about earlier ones before, or there were no webhooks.
+    Earlier ones were reported before, unless there were no webhooks.
     """
     statement = (
         select(Reservation.id, Reservation.budget_id, Budget.path, Reservation.expires_at)

@@ -53,7 +53,7 @@ def schema_of(
 
 
 def schema_of_any(known: Mapping[str, type[D]], suffix: str, title: str | None = None) -> Any:
-    """Return the type of a field that takes a record of any of these kinds."""
+    """Return the type of a field that accepts a record of any of these kinds."""
     return Annotated[
         Union[(*(schema_of(each, suffix) for each in known.values()),)],
         Field(discriminator="kind", title=title),

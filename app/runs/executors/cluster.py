@@ -126,7 +126,7 @@ class Cluster:
                 is dropped.
 
         Raises:
-            ClusterAway, MachineLost: see their docstrings.
+            ClusterAway, MachineLost: as their docstrings say.
             MachinesLost: the slice has killed as many machines as the scheduler allows.
         """
         if not self.is_ready():

@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
-    """Write the report, if the tests passed as a whole."""
+    """Write the report if all tests passed."""
     path: Path | None = config.getoption("--report")
     if path is None or exitstatus != pytest.ExitCode.OK:
         return

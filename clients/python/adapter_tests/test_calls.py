@@ -1,4 +1,4 @@
-"""Pasted calls beside the real libraries: the same arguments, the same events, the same noise, the same claims."""
+"""Pasted calls compared with the real libraries: arguments, events, noise and claims must be the same."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_function_takes_the_arguments_that_are_read(function: Any, signature: 
 
 
 def test_the_configuration_for_keras_has_the_fields_that_are_read() -> None:
-    """The source is read, because Keras is not installed here."""
+    """This test reads the library's source, because Keras is not installed."""
     [package] = jax_privacy.__path__
     tree = ast.parse((Path(package) / "keras_api.py").read_text())
     [config] = [each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == "DPKerasConfig"]

@@ -1,4 +1,4 @@
-"""Loaders of the real PyTorch: what a sampler draws arrives, empty batches too, and another loader is refused."""
+"""Loaders of the real PyTorch: they yield what a sampler draws, even empty batches, and other loaders are refused."""
 
 from __future__ import annotations
 

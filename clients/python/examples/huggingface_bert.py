@@ -3,9 +3,9 @@
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/huggingface_bert.py    # this; it needs epsilond-client, transformers and accelerate
 
-`EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. The sentences are made up: one is of class 1
-where the word 7 is in it. The noise here is ordinary floating-point noise: its last bits may tell more than the account
-says, which runs that the service trains avoid.
+`EPSILOND_URL` is the address of the server, and `EPSILOND_API_KEY` the key. The sentences are made up: those with the
+word 7 are of class 1. The noise here is ordinary floating-point noise: its last bits may reveal more than is accounted
+for. Runs that the service trains avoid this.
 """
 
 from __future__ import annotations

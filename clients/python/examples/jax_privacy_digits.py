@@ -3,9 +3,9 @@
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/jax_privacy_digits.py    # this; it needs jax-privacy and scikit-learn, too
 
-`EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. The digits are public; with private rows,
+`EPSILOND_URL` is the address of the server, and `EPSILOND_API_KEY` the key. The digits are public; with private rows,
 the accuracy on rows that the budget covers would be a release of its own. The noise here is ordinary floating-point
-noise: its last bits may tell more than the account says, which runs that the service trains avoid.
+noise: its last bits may reveal more than is accounted for. Runs that the service trains avoid this.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/opacus_digits.py    # this; it needs epsilond-client, opacus and scikit-learn
 
-`EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. The digits are public; with private rows,
+`EPSILOND_URL` is the address of the server, and `EPSILOND_API_KEY` the key. The digits are public; with private rows,
 the accuracy on rows that the budget covers would be a release of its own, and would have to be charged.
 """
 

@@ -1,11 +1,11 @@
-"""Train with plain PyTorch on scikit-learn's digits, each record in one step of every epoch, under a budget.
+"""Train with plain PyTorch on scikit-learn's digits under a budget; each record is in one step of every epoch.
 
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/pytorch_allocation.py    # this; it needs epsilond-client, torch and scikit-learn
 
-`EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. The digits are public; with private rows,
+`EPSILOND_URL` is the address of the server, and `EPSILOND_API_KEY` the key. The digits are public; with private rows,
 the accuracy on rows that the budget covers would be a release of its own. The noise here is ordinary floating-point
-noise: its last bits may tell more than the account says, which runs that the service trains avoid.
+noise: its last bits may reveal more than is accounted for. Runs that the service trains avoid this.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Amounts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Contains the truth. Charge `upper`; `estimate` is for plots."""
+    """An interval that contains the truth. Charge `upper`; `estimate` is for plots."""
 
     lower: float
     estimate: float

@@ -72,7 +72,8 @@ class Model:
         """Read a model file (``GET /v1/runs/{id}/model?format=npz``).
 
         Raises:
-            ValueError: these are not the bytes of a model file, or the file was made before files were complete.
+            ValueError: these are not the bytes of a model file, or the file is from a version whose files were
+                incomplete.
         """
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:

@@ -6,9 +6,10 @@
 A loader with a sampler of `epsilond_client.samplers` is charged as the sampler draws, for the steps that the sampler
 has left.
 
-The following are refused: other loaders that are no Poisson samplers (`poisson_sampling=False` cuts a shuffled data set
-into batches, which no theorem amplifies, but leaves the same history), optimizers with other noise than one Gaussian
-per step (adaptive clipping) or with noise from several processes, and steps of several accumulated batches.
+The following are refused: other loaders that are no Poisson samplers (with `poisson_sampling=False`, batches are cut
+from a shuffled data set, for which no amplification is proved, although the history looks the same), optimizers with
+other noise than one Gaussian per step (adaptive clipping) or with noise from several processes, and steps of several
+accumulated batches.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ Declaration = Sequence[float] | Sequence[str]
 
 
 class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """The code that both estimators share: declarations in, a released model out."""
+    """The base of both estimators: it makes a released model from declarations and rows."""
 
     def _fit(self, rows: Any, label: dict[str, Any], values: npt.NDArray[Any], default_model: str) -> Self:
         """Upload the rows, train, and load the released model."""
