@@ -1,8 +1,9 @@
 """Prices: H(e) <= F(e) = d + (1 - d) delta_G(e; m) for every e >= 0, the profile of a Gaussian that fails with d.
 
-docs/concepts/gaussian_filter.md, "How a price is proved". In x = exp(e) the profile H is convex and decreasing, so that
-it is below the chord of the bounds u_i at two neighbouring nodes. F is convex in x too, hence above each of its
-tangents: a chord that is at most one tangent at both ends is below F between them. Beyond the last node H <= u_k <= d.
+docs/concepts/gaussian_filter.md, "How a price is proved". As a function of x = exp(e), the profile H is convex and
+decreasing, so it is below the chord of the bounds u_i at two neighbouring nodes. F is convex in x, too, and therefore
+above each of its tangents. So a chord that is at or below one tangent at both ends is below F between them. Beyond the
+last node H <= u_k <= d.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FILTER = "what is charged adds up adaptively, to each limit (docs/concepts/gauss
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """mu squared m > 0, the failure d, and what the pure epsilons add up to, None if it is not stated."""
+    """The price: mu squared, m > 0; the failure d; and the sum of the pure epsilons, None if it is not stated."""
 
     exact: fmpq
     d: arb
@@ -33,7 +34,7 @@ class Price:
 
     @classmethod
     def read(cls, stated: Reader) -> Price:
-        """Read whole numbers of 1e-9, 1e-18 and 1e-9."""
+        """Read the price from whole numbers, in units of 1e-9, 1e-18 and 1e-9."""
         m, d = stated.whole("nano_mu_squared", 1, 10**18), stated.whole("atto_failure", 0, 10**18)
         pure = stated.whole("nano_pure_epsilon", 0, 10**18) if stated.has("nano_pure_epsilon") else None
         spelled = f"mu squared {m}e-9 with failure {d}e-18" + ("" if pure is None else f" and pure epsilon {pure}e-9")
@@ -50,7 +51,7 @@ class Price:
         return self.d + (1 - self.d) * laws.delta_of_normal(self.m.sqrt(), e)
 
     def require(self, steps: Sequence[laws.Step], nodes: Sequence[Node]) -> None:
-        """Check what makes a price of the bounds at its nodes, or of the steps' own mu where there are none."""
+        """Check that the price follows from the bounds at its nodes or, without nodes, from the steps' own mu."""
         self.require_pure(steps)
         if nodes:
             self.require_chords(nodes)
@@ -64,7 +65,7 @@ class Price:
                 require(laws.sum_of_largest(steps, direction) <= self.pure, "the pure epsilons add up to what is said")
 
     def require_own(self, steps: Sequence[laws.Step]) -> None:
-        """Check that the squares of the steps' own mu add up to at most m: nothing has to fail then."""
+        """Check that the squares of the steps' own mu add up to at most m; then no failure is needed."""
         left, total = self.exact, arb(0)
         for step in steps:
             if isinstance(step.law, laws.Normal) and step.law.rational is not None:

@@ -1,6 +1,7 @@
-"""`epsilond-witness`: make a witness, run it, see what it refused; follow the ledger of a service.
+"""`epsilond-witness`: make a witness, run it, list what it refused, or follow the ledger of a service.
 
-Status 0: nothing is wrong. 1: a ledger is not as it should be. 2: the command cannot do what it was asked for.
+The exit status is 0 if nothing is wrong, 1 if a ledger is not as it should be, and 2 if the command cannot be carried
+out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _HOOK_S = 60
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its status."""
+    """Run a command, and return its exit status."""
     given = _parser().parse_args(arguments)
     try:
         status: int = given.command(given)
@@ -148,7 +149,7 @@ def _say(said: dict[str, Any]) -> None:
 
 
 def _tell(look: Look, hook: str | None, webhook: str | None) -> None:
-    """Tell others that the alerts have changed; that somebody could not be told is said, too."""
+    """Tell the hook and the webhook that the alerts have changed, and print a line for each of them that fails."""
     body = json.dumps(look.body()).encode()
     if hook is not None:
         try:

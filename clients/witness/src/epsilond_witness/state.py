@@ -33,12 +33,12 @@ _TABLES = (
 
 
 class Unusable(Exception):
-    """The folder is not that of a witness, or must not be used; the message says why."""
+    """The folder does not belong to a witness, or must not be used; the message says why."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """The newest checkpoint of a log that was cosigned, and the note with the cosignature; at first the empty tree."""
+    """The newest cosigned checkpoint of a log, and the note with the cosignature; at first, the empty tree."""
 
     size: int = 0
     root: bytes = EMPTY_ROOT
@@ -47,15 +47,15 @@ class Known:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two notes that the key of a log has signed, and that do not fit together.
+    """Two notes that the key of a log has signed and that contradict each other.
 
     Attributes:
-        origin: The log.
-        seen_at: Seconds since 1970.
-        known: What was cosigned before.
-        offered: What was to be cosigned then.
-        is_proof: Whether the two have one size and two roots, which no honest log signs. Otherwise the proof between
-            them failed, and whoever sent it may have sent a wrong one.
+        origin: The name of the log.
+        seen_at: The time of the contradiction, in seconds since 1970.
+        known: The note that was cosigned before.
+        offered: The note that was offered for cosigning.
+        is_proof: Whether the two have the same size and different roots, which no honest log signs. Otherwise the proof
+            of consistency between them failed, and the sender may have sent a wrong proof.
     """
 
     origin: str
@@ -66,14 +66,15 @@ class Conflict:
 
 
 class State:
-    """The state in a folder. Threads, and even processes, take turns at it."""
+    """The state in a folder. Threads and processes take turns to use it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @contextmanager
     def changing(self) -> Iterator[Records]:
-        """Read and change. After the block all changes are on the disk; if the block raises, none is."""
+        """Yield the records for reading and changing. After the block all changes are on the disk; if it raises, none
+        is."""
         with closing(self._connection()) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -85,7 +86,7 @@ class State:
 
     @contextmanager
     def reading(self) -> Iterator[Records]:
-        """Read only."""
+        """Yield the records for reading only."""
         with closing(self._connection()) as connection:
             yield Records(connection)
 
@@ -110,12 +111,12 @@ class Records:
         return str(found)
 
     def known(self, origin: str) -> Known:
-        """Return what was cosigned last of a log."""
+        """Return the newest cosigned checkpoint of a log."""
         found = self._connection.execute("SELECT size, root, note FROM logs WHERE origin = ?", (origin,)).fetchone()
         return Known() if found is None else Known(*found)
 
     def keep(self, origin: str, known: Known) -> None:
-        """Take a checkpoint in place of the one before."""
+        """Store a cosigned checkpoint of a log in place of the one before."""
         self._connection.execute(
             "INSERT INTO logs (origin, size, root, note) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (origin) DO UPDATE SET size = excluded.size, root = excluded.root, note = excluded.note",
@@ -123,7 +124,7 @@ class Records:
         )
 
     def add_conflict(self, conflict: Conflict) -> None:
-        """Keep a contradiction, unless it is kept already or there are many of the log."""
+        """Keep a contradiction, unless it is kept already, or too many of the log are."""
         (count,) = self._connection.execute(
             "SELECT count(*) FROM conflicts WHERE origin = ? AND is_proof = ?", (conflict.origin, conflict.is_proof)
         ).fetchone()
@@ -134,7 +135,7 @@ class Records:
             )
 
     def conflicts(self) -> list[Conflict]:
-        """Return the contradictions that are kept, the oldest first."""
+        """Return the kept contradictions, oldest first."""
         columns = "origin, seen_at, known, offered, is_proof"
         rows = self._connection.execute(f"SELECT {columns} FROM conflicts ORDER BY number")  # noqa: S608  # no input
         return [Conflict(origin, at, known, offered, bool(is_proof)) for origin, at, known, offered, is_proof in rows]
@@ -145,7 +146,7 @@ def make(folder: Path, name: str) -> Key:
 
     Raises:
         Unusable: there is a witness in the folder already.
-        Malformed: a witness cannot have the name.
+        Malformed: the name is not possible for a witness.
     """
     private = Ed25519PrivateKey.generate()
     key = Key.of(private, name, Kind.COSIGNER)
@@ -173,7 +174,7 @@ def open_folder(folder: Path) -> tuple[Ed25519PrivateKey, Key, State]:
     """Return the key of a witness and its state.
 
     Raises:
-        Unusable: either is missing, others can read the key, or they do not belong together.
+        Unusable: the key or the state is missing, others can read the key, or the two do not belong together.
     """
     state_file, key_file = _files(folder)
     try:

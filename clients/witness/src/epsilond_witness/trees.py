@@ -9,7 +9,7 @@ EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
 def begins_with(small: tuple[int, bytes], large: tuple[int, bytes], path: Sequence[bytes]) -> bool:
-    """Return whether a path proves that the tree of the second size and root begins with the first one.
+    """Return whether a path proves that the large tree, given by its size and root, begins with the small tree.
 
     >>> leaf, other = bytes(32), bytes([1]) * 32
     >>> both = hashlib.sha256(b"\\1" + leaf + other).digest()
