@@ -204,7 +204,7 @@ Compose = Callable[[Tilted, arb, int], tuple[list[acb], arb, arb]]
 
 
 def _line(reader: Reader, asked: Asked, eta: arb, compose: Compose, nodes: int = 0) -> Proof:
-    """Evaluate Theorem 1's sum at z_k = c + ikh for k < N and h = 2 pi / P, with a window by Theorem 4.
+    """Evaluate Theorem 1's sum at z_k = c + ikh, k < N, h = 2 pi / P, with a window of variance eta^2 by Theorem 4.
 
     S - beyond - aliases - window <= delta <= S + beyond, since aliases are nonnegative. ``far`` has the tilt x > c that
     bounds the aliases on the right. Without it there is no lower bound.
@@ -318,11 +318,10 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
 def _read_panels(reader: Reader, cut: AboveCut, x: arb, panels: int) -> Callable[[], tuple[arb, arb]]:
     """Return a function that bounds E_P psi r^c' - 1 for one branch, and psi(end) P(x > end).
 
-    With p = c' + 1 and r = dP/dQ:
-
-    The first bound is the sum of Q(panel) max k psi, plus Q(x < start) max(p - 1, k(r(start))). The function
-    k(r) = r^p - 1 - p (r - 1) is convex with its minimum at 1, and E_Q psi (r - 1) <= 0, since psi decreases and r increases. For a fixed size,
-    the start is 1/2 and k = (f^c' - 1)(f - f^-c'), which increases from 0 there.
+    Let p = c' + 1 and r = dP/dQ. The first bound is the sum of Q(panel) max k psi, plus Q(x < start) max(p - 1,
+    k(r(start))). The function k(r) = r^p - 1 - p (r - 1) is convex with its minimum at 1, and E_Q psi (r - 1) <= 0,
+    since psi decreases and r increases. For a fixed size, the start is 1/2 and k = (f^c' - 1)(f - f^-c'), which
+    increases from 0 there.
     """
     law, fixed = cut.law, isinstance(cut.law, FixedSize)
     start, end = arb(0.5 if fixed else reader.real("start", -1e9, 1e9)), arb(reader.real("end", -1e9, 1e9))
