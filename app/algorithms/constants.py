@@ -187,7 +187,7 @@ def _at_zero(loss: Loss, bound: float, norm_order: float, domain: Domain | None)
             loss.steepest(0.0, norm_order) * bound,
             GRADIENT,
             r"B \max_y \|r(0, y)\|",
-            "A record's gradient is its input times the loss's derivative by the logits, which are 0 there.",
+            "A record's gradient is its input times the loss's derivative in the logits, which are 0 there.",
         ),
     ]
     if _holds_zero(domain):
@@ -222,7 +222,7 @@ def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str,
             _HOLDER,
             r"B^{1 + \alpha} H,\; \|r(z) - r(z')\| \le H \|z - z'\|^\alpha",
             "A logit changes by at most B times the change of the parameters, and the gradient by at most B times the "
-            "change of the derivative by the logits.",
+            "change of the derivative in the logits.",
         ),
     ]
 
@@ -230,7 +230,7 @@ def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str,
 def _smoothness(value: float) -> list[Constant]:
     formula = r"B^2 c + s,\; \|\ell''(z)\| \le c"
     words = (
-        "A record's second derivative by the parameters is the one by the logits, multiplied by its input on both "
+        "A record's second derivative in the parameters is the one in the logits, multiplied by its input on both "
         "sides; an l2 penalty adds its strength."
     )
     return [
@@ -250,7 +250,7 @@ def _of_bounded_gradients(slope: float, bound: float, given: Mapping[str, float]
     longest, found = bound * slope, []
     formula = r"G = B \max \|r(z)\|"
     words = (
-        "A record's gradient is its input times the loss's derivative by the logits, which has a bound: everywhere, or "
+        "A record's gradient is its input times the loss's derivative in the logits, which has a bound: everywhere, or "
         "at the logits that the radius of the parameters admits."
     )
     if "link_lipschitz" not in given:
@@ -262,7 +262,7 @@ def _of_bounded_gradients(slope: float, bound: float, given: Mapping[str, float]
                     slope,
                     LOSS,
                     r"\max \|r(z)\|",
-                    "The loss's derivative by the logits has this bound: everywhere, or at the logits that the radius "
+                    "The loss's derivative in the logits has this bound: everywhere, or at the logits that the radius "
                     "of the parameters admits.",
                 )
             )

@@ -54,8 +54,8 @@ class FailedAttempts:
         if bucket.take(now):
             return refusal
         detail = (
-            "Too many attempts without a valid key came from this address. A valid key is still answered; try another "
-            "one later."
+            "Too many attempts without a valid key came from this address. A valid key is still accepted; wait before "
+            "you try another key."
         )
         return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(bucket.seconds_until(1.0))})
 

@@ -238,7 +238,7 @@ def check_loopback(scope: Scope, headers: Headers) -> None:
     else:
         return
     detail = (
-        f"This server has no key yet and answers its own machine alone: {reason}. "
+        f"This server has no key yet and answers only its own machine: {reason}. "
         "Create a key with `epsilond keys create`."
     )
     raise Problem(403, "loopback_only", detail)

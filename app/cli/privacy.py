@@ -69,7 +69,7 @@ def account(
     epsilon: Annotated[
         list[float] | None, typer.Option(help="Give the delta at this epsilon; may be repeated.")
     ] = None,
-    mechanism: Annotated[str, typer.Option(help="gaussian or laplace; others are for --request.")] = "gaussian",
+    mechanism: Annotated[str, typer.Option(help="gaussian or laplace; others need --request.")] = "gaussian",
     sampling: Annotated[
         str | None,
         typer.Option(

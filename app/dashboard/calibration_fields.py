@@ -140,7 +140,7 @@ _LABELS: Mapping[str, str] = {
     "cooldown": "Share of the steps in which they fall",
     "objective": "Error to be made small",
     "target": "Guarantee",
-    "group_size": "For so many records at a time",
+    "group_size": "For this many records together",
     "budget_id": "Show the cost in a budget",
     "tpr": "true positive rate, at most",
     "fpr": "at the false positive rate",

@@ -132,7 +132,7 @@ _MEANINGS: Mapping[str, str] = {
     "pl_constant": "the gradient's squared norm is at least twice this times the loss above its least value",
     "weak_convexity": "a quadratic of this strength makes the loss convex",
     "moment_order": "gradients have moments up to this order",
-    "moment_bound": "of that order, its root: bounded gradients have their bound for it",
+    "moment_bound": "root of the gradients' moment of that order; at most their bound, if they have one",
 }
 #: Fields by which nobody compares algorithms.
 _NOT_ASKED = ("order_constant", "norm_order")

@@ -78,7 +78,7 @@ class Metrics:
         )
         self._webhooks = Counter(
             "epsilond_webhook_attempts_total",
-            "Attempts of this process to deliver a message to a webhook, by what came of them.",
+            "Attempts of this process to deliver a message to a webhook, by their results.",
             ["result"],
             registry=self.registry,
         )
@@ -86,7 +86,7 @@ class Metrics:
             self._webhooks.labels(outcome)
         self._witnesses = Counter(
             "epsilond_witness_requests_total",
-            "Requests of this process to witnesses to cosign, by what came of them.",
+            "Requests of this process to witnesses to cosign, by their results.",
             ["witness", "result"],
             registry=self.registry,
         )

@@ -86,7 +86,7 @@ def add_examples(operation: dict[str, Any], answers: Mapping[str, Mapping[str, A
             parameter["example"] = _PARAMETERS[name, parameter["name"]]
         if parameter["in"] == "path":
             member = "A `name`" if parameter["name"] == "name" else "An `id`"
-            parameter["description"] = f"{member} that `{_ANSWERED_BY[parameter['name']]}` has answered."
+            parameter["description"] = f"{member} in an answer of `{_ANSWERED_BY[parameter['name']]}`."
     if name in _BODIES:
         operation["requestBody"]["content"][_JSON]["examples"] = _BODIES[name]
     for status, answer in answers.get(name, {}).items():

@@ -82,7 +82,7 @@ class AccountRequest(Schema):
         ge=LEAST_EFFORT,
         le=MOST_EFFORT,
         description="How many operations each number may take, in either direction of the privacy loss: the default "
-        "is two to three seconds. An answer that reaches the limit has a wider interval, and a warning.",
+        "takes two to three seconds. An answer that reaches the limit has a wider interval, and a warning.",
     )
     certify: bool = Field(False, description="Asks dp-accounting's PLD accountant, too, which takes seconds.")
     certificate: bool = Field(

@@ -360,4 +360,4 @@ def _said_by(report: PrivacyReport) -> tuple[str, ...]:
 def _open(names: Iterable[str]) -> tuple[str, ...]:
     """Return the points that no service can know, on one line."""
     found = ", ".join(names)
-    return (f"For the operator of the service to say: {found}.",) if found else ()
+    return (f"The operator of the service has not said: {found}.",) if found else ()

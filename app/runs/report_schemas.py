@@ -29,7 +29,7 @@ class AuditSummary(Schema):
     method: str
     trials: int
     delta: float
-    epsilon_lower: float = Field(description="No epsilon below it is true of what ran, at `confidence`.")
+    epsilon_lower: float = Field(description="What ran has no epsilon below it, at `confidence`.")
     claimed: float | None = Field(
         description="The claim: the attacked events have at most this epsilon at `delta`; null if none is finite."
     )

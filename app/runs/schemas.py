@@ -158,7 +158,7 @@ class ResultBody(Schema):
     )
     noisy_score: float | None = Field(
         None,
-        description="Share of training rows that the best run of a sweep predicts rightly, with the noise that was "
+        description="Share of training rows that the best run of a sweep predicts correctly, with the noise that was "
         "charged; null unless the sweep is scored so.",
     )
     device: str = Field(

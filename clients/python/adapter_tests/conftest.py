@@ -57,7 +57,7 @@ class Training:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--report", type=Path, help="where to write what was run against what")
+    parser.addoption("--report", type=Path, help="where to write the report of what was tested")
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:

@@ -72,7 +72,9 @@ def training_event(
     if epochs is not None:
         steps = _steps_of(epochs, steps, sampling_probability)
     if steps is None:
-        raise ValueError("say how many steps may be taken, or with a sample_rate how many epochs; a sampler knows")
+        raise ValueError(
+            "say how many steps may be taken or, with a sample_rate, how many epochs; a sampler needs neither"
+        )
     if operator.index(steps) < 1:
         raise ValueError(f"steps must be 1 or more, got {steps}")
     return gaussian(noise_multiplier, sampling_probability=sampling_probability, sampling=sampling, count=steps)
@@ -92,8 +94,8 @@ def _steps_of(epochs: int, steps: int | None, sampling_probability: float | None
         raise ValueError(f"say how many epochs, or how many steps, and not both: got {epochs} and {steps}")
     if sampling_probability is None:
         raise ValueError(
-            "epochs go with sample_rate, from which their steps follow: say steps here, or leave both out where a "
-            "sampler knows"
+            "epochs need a sample_rate, which gives their number of steps: give steps instead, or neither with a "
+            "sampler"
         )
     if operator.index(epochs) < 1:
         raise ValueError(f"epochs must be 1 or more, got {epochs}")

@@ -50,7 +50,7 @@ class _Kind:
                 f"{len(found)} {self.noun}s within reach are named {given!r}: give the id of one, of {places}"
             )
         close = get_close_matches(given, [each.name for each in all_of_them], _SUGGESTIONS)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{self.hint} has those there are"
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{self.hint} lists all within reach"
         raise ValueError(f"no {self.noun} within reach of this key is named {given!r}: {hint}")
 
 

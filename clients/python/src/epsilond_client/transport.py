@@ -310,7 +310,7 @@ def _is_loopback(host: str) -> bool:
 
 def _checked_key(api_key: str) -> str:
     if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise ValueError("api_key is not one of epsilond's: it has no spaces and no other characters than ASCII's")
+        raise ValueError("api_key is not one of epsilond's: those consist of ASCII characters without spaces")
     return api_key
 
 

@@ -36,7 +36,7 @@ class Work:
     def take(self, nodes: int, points: int) -> None:
         """Subtract this work, and raise `CannotCheck` if it exceeds what is left."""
         self.left -= nodes * points
-        refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points it is more than {_MOST_WORK} in all")
+        refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points the work exceeds {_MOST_WORK} in all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _closed(_reader: Reader, asked: Asked) -> Proof:
     normal = [step.count * step.law.mu_squared for step in asked.steps if isinstance(step.law, Normal)]
     if len(normal) == len(asked.steps):
         law, alone = Normal(sum(normal, arb(0))), True
-    refuse_unless(alone and not isinstance(law, Atoms), "the closed form is that of one step of noise")
+    refuse_unless(alone and not isinstance(law, Atoms), "the closed form holds only for one step of noise")
     branches = law.branches if isinstance(law, Mixture) else ((arb(1), law),)
     asked.work.take(_OF_PLACE * len(branches), asked.times)
 
@@ -146,7 +146,7 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     """
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Atoms) or count > _MOST_TERMS:
-        raise CannotCheck(f"the sum over outcomes is that of at most {_MOST_TERMS} equal steps with few outcomes")
+        raise CannotCheck(f"the sum over outcomes is only for at most {_MOST_TERMS} equal steps with few outcomes")
     (first, base), (second, following), *others = law.outcomes(asked.direction)
     gap = (following - base) / (2 if others else 1)
     asked.work.take(_OF_NODE * asked.times, count)

@@ -23,22 +23,28 @@ from epsilond_verifier.reading import Reader
 RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
 _COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
 MOST_IN_GROUP, MOST_BRANCHES = 256, 64
-COMPOSED = "compositions are dominated by those of the pairs, adaptive ones too (Zhu, Dong & Wang 2022)"
+COMPOSED = "compositions, also adaptive ones, are dominated by those of the pairs (Zhu, Dong & Wang 2022)"
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
-SCHEDULE = "a record is in a full batch of each pass, begun ones too, and records apart cost no more than together"
+SCHEDULE = (
+    "a record is in one full batch of each pass, even of an unfinished one, and records in different batches cost no "
+    "more than records in one batch"
+)
 POISSON = "(1-q) N(0) + q N(1) against N(0), both ways, dominates Poisson batches (Zhu, Dong & Wang 2022)"
 REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced records (docs/sampling/poisson.md)"
 FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
-GROUP = "a group's pair is that of records that all agree (docs/sampling/poisson.md)"
-DRAWS = "draws, h of a record seen, with shares of at least h's probabilities, dominate (docs/concepts/certificates.md)"
-CUT = "Poisson's pair or, seen to be so, a cut batch's dominates a random cut (docs/sampling/truncated_poisson.md)"
-SCALES = "noise of a random scale is dominated by noise whose scale is seen"
+GROUP = "a group costs at most what equal records cost (docs/sampling/poisson.md)"
+DRAWS = (
+    "draws are dominated by a mixture that reveals how often a record is drawn, with shares of at least the "
+    "probabilities (docs/concepts/certificates.md)"
+)
+CUT = "a mixture that reveals whether a batch was cut dominates a random cut (docs/sampling/truncated_poisson.md)"
+SCALES = "noise of a random scale is dominated by noise whose scale is revealed"
 LAPLACE = "L(sensitivity, b) against L(0, b) dominates Laplace noise"
-RESPONSE = "the laws of two answers dominate randomised response: they are its outputs"
+RESPONSE = "the distributions of the two answers dominate randomised response, since they are its outputs"
 PURE = "randomised response of the same epsilon dominates every epsilon-DP step (Kairouz, Oh & Viswanath 2015)"
 CORRELATED = (
-    "a record's worst steps are as close as they may be (Kalinin & Lampert 2024, Theorem 2), and are one Gaussian "
-    "mechanism (Smith & Thakurta 2022), or one sampled step a cycle (Choquette-Choo et al. 2023, Theorem 4)"
+    "the worst steps of a record are as close together as allowed (Kalinin & Lampert 2024, Theorem 2), and are one "
+    "Gaussian mechanism (Smith & Thakurta 2022), or one sampled step per cycle (Choquette-Choo et al. 2023, Theorem 4)"
 )
 
 
@@ -194,7 +200,7 @@ def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
         return Mixture(law.branches[:last]), sum((p for p, _ in law.branches[last:]), arb(0))
     if kept == 0:
         return law, arb(0)
-    refuse_unless(isinstance(law, Poisson), "there is nothing rare to leave out of a step")
+    refuse_unless(isinstance(law, Poisson), "nothing can be left out as rare: the batches are not Poisson samples")
     assert isinstance(law, Poisson)
     return replace(law, weights=law.weights[: kept + 1]), sum(law.weights[kept + 1 :], arb(0))
 
@@ -316,7 +322,7 @@ def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
     (whole, pair), q = _pair(s, sampled, relation), arb(sampled)
     if b >= n:
         return Step(whole, count, pair)
-    refuse_unless(sampled < 1, f"{sampling.where}: a cut of all records is a batch of a fixed size")
+    refuse_unless(sampled < 1, f"{sampling.where}: with sampling probability 1, a batch that is cut has a fixed size")
     if relation == "add_or_remove_one" and cuts == "random":
         near = q / (b + 1)
         seen, cut = most_displaced(n, q, b) / (b * near), Poisson(s, (1 - q, near, b * near))

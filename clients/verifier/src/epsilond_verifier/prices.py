@@ -19,8 +19,8 @@ from epsilond_verifier.bounds import CannotCheck, Node, normal_cdf, require
 from epsilond_verifier.reading import Reader
 
 MOST_NODES = 400
-OWN = "a step has the mu of Gaussian DP of its total variation: Gaussian, Laplace and pure DP (Dong, Roth & Su 2022)"
-FILTER = "what is charged adds up adaptively, to each limit (docs/concepts/gaussian_filter.md)"
+OWN = "Gaussian, Laplace and pure DP steps are Gaussian DP with the mu of their total variation (Dong, Roth & Su 2022)"
+FILTER = "the charges of adaptively chosen steps add up, for each limit (docs/concepts/gaussian_filter.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +101,5 @@ def _own(step: laws.Step) -> arb:
     elif isinstance(law, laws.Atoms) and laws.is_symmetric(law):
         variation = (laws.largest_loss(law, "remove") / 2).tanh()
     else:
-        raise CannotCheck("this verifier knows no mu of Gaussian DP of a step")
+        raise CannotCheck("this verifier knows no Gaussian DP guarantee of a step")
     return 8 * variation.erfinv() ** 2

@@ -88,7 +88,7 @@ def _read(certificate: Reader) -> _Read:
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
     bound, price, ask = "<=" if claim == "at_most" else ">", None, partial(Asked, steps, work=Work())
     if stated.has("nano_mu_squared"):
-        refuse_unless(group == 1, "prices are of single records")
+        refuse_unless(group == 1, "prices are only for single records")
         price = Price.read(stated)
         nodes = _read_nodes(witness, price, needed, ask)
         spelled = f"price {bound} {price.spelled}"

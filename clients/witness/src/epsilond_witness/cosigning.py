@@ -97,7 +97,7 @@ class Witness:
                 known = records.known(origin)
             if known.note:
                 return Answer(200, known.note, about=origin)
-        return Answer(404, "nothing of such a log was cosigned\n")
+        return Answer(404, "this witness has cosigned no checkpoint of such a log\n")
 
     def _decide(self, records: Records, request: _Request, signed: list[Signature]) -> Answer:
         note = request.note

@@ -191,7 +191,7 @@ class Monitor:
         latest = self.clock() + _CLOCKS_DIFFER_S
         past = sorted((time for time in times if time <= latest), reverse=True)
         if len(past) < self.quorum:
-            others = f", and {len(times) - len(past)} at a time that is still to come" if len(past) < len(times) else ""
+            others = f", and {len(times) - len(past)} at a time in the future" if len(past) < len(times) else ""
             raise _Wrong(Alert.NOT_WITNESSED, f"{self.quorum} witnesses must have cosigned; {len(past)} have{others}")
         return past[self.quorum - 1]
 

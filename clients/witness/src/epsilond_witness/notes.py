@@ -246,7 +246,7 @@ def _decoded(text: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (NotBase64, ValueError):
-        raise Malformed("what should be base64 is not") from None
+        raise Malformed("a text that should be base64 is not") from None
     if _encoded(data) != text:
-        raise Malformed("what should be base64 is not in its one form")
+        raise Malformed("a text is not the canonical base64 of its bytes")
     return data

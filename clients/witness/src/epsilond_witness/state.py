@@ -153,7 +153,7 @@ def make(folder: Path, name: str) -> Key:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state_file, key_file = _files(folder)
     if state_file.exists() or key_file.exists():
-        raise Unusable(f"there is a witness in {folder} already; a new one takes a folder of its own")
+        raise Unusable(f"there is a witness in {folder} already; make the new one in another folder")
     with closing(_new(state_file)) as state:
         state.execute("PRAGMA synchronous = EXTRA")
         state.execute("BEGIN IMMEDIATE")
@@ -180,7 +180,7 @@ def open_folder(folder: Path) -> tuple[Ed25519PrivateKey, Key, State]:
     try:
         about = key_file.stat()
         if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise Unusable(f"others than its owner may read {key_file}: chmod 600 it, or make a new witness")
+            raise Unusable(f"users other than its owner may read {key_file}: chmod 600 it, or make a new witness")
         private = load_pem_private_key(key_file.read_bytes(), None)
         with State(state_file).reading() as records:
             key = Key.parse(records.public_key(), Kind.COSIGNER)

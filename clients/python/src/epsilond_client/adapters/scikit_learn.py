@@ -46,7 +46,7 @@ class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         arrays = {column["name"]: _checked(column, cells[column["name"]]) for column in columns}
         label = {"name": _unused("target", arrays), **label}
         if any(len(array) != len(values) for array in arrays.values()):
-            raise ValueError(f"X and y must have as many rows as each other; y has {len(values)}")
+            raise ValueError(f"X and y must have the same number of rows; y has {len(values)}")
         with Client(self.url) as client:
             budget = client.budgets.get(self.budget)
             dataset = client.datasets.upload(
