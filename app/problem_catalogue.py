@@ -31,7 +31,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "correction_lowers": (403, "The correction would lower a charge, which needs the scope corrections."),
     "loopback_only": (
         403,
-        "The server has no key yet and answers its own machine alone; the detail says what was wrong with the request.",
+        "The server has no key yet and answers only its own machine; the detail says what was wrong with the request.",
     ),
     "other_origin": (403, "A command of the dashboard did not come from its own pages."),
     "not_found": (404, "Nothing is at this path, or has this id."),

@@ -32,9 +32,9 @@ from app.settings import Settings
 from app.tables.access import ApiKey
 
 LONGEST = timedelta(hours=12)
-#: Browsers accept a cookie with this prefix over https alone, and no other host can set it.
+#: Browsers accept a cookie with this prefix only over https, and no other host can set it.
 COOKIE_OF_HTTPS = "__Host-epsilond_session"
-#: The cookie of a service below a path, which `__Host-` does not allow: the browser sends it to that path alone.
+#: The cookie of a service below a path, which `__Host-` does not allow: the browser sends it only to that path.
 COOKIE_OF_HTTPS_BELOW = "__Secure-epsilond_session"
 COOKIE = "epsilond_session"
 
@@ -212,7 +212,7 @@ def check_same_origin(settings: Settings, headers: Headers) -> None:
         ours = f"{known.scheme}://{known.authority}"
         is_ours = [origin.lower() for origin in origins] == [ours]
     if not is_ours or headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        detail = f"The dashboard takes commands from its own pages alone: the header Origin must name {ours}."
+        detail = f"The dashboard takes commands only from its own pages: the header Origin must name {ours}."
         raise Problem(403, "other_origin", detail)
 
 

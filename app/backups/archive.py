@@ -100,7 +100,7 @@ class ArchiveReader:
         infos = archive.infolist()
         self._infos = {info.filename: info for info in infos}
         if len(self._infos) < len(infos):
-            raise ArchiveRefused("It has two members of one name.")
+            raise ArchiveRefused("It has two members with the same name.")
         for info in infos:
             if info.compress_type not in _COMPRESSIONS or info.flag_bits & _ENCRYPTED:
                 raise ArchiveRefused(f"Its member {info.filename!r} is not stored as this program stores it.")

@@ -53,7 +53,7 @@ def make_backup(context: Context, path: Path, done: Done, *, verifies: bool = Tr
 
     Args:
         context: The process's context; its database is at the newest schema.
-        path: The new file, for its owner alone, in a folder that exists.
+        path: The new file, which only its owner can read, in a folder that exists.
         done: Called with the number of bytes that were written, or read again.
         verifies: Whether the books are verified, in the same snapshot.
 

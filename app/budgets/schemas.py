@@ -92,7 +92,7 @@ class RenyiDpLimit(_Limit):
     )
 
     def description(self, *, of_another: bool = False) -> dict[str, Any]:
-        """Return what the filter reads. A new budget has the newest conversion; the oldest budgets name none."""
+        """Return the description that the filter is made from. It names the newest conversion to epsilon."""
         return {**super().description(of_another=of_another), "conversion": CANONNE}
 
 

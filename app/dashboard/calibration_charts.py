@@ -19,7 +19,7 @@ _POINTS_OF_STEPS = 12
 _POINTS_OF_TRADE_OFF = 25
 #: The factors that a target is multiplied by.
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: The field that is varied, by the kind of target: the first of these that a target has.
+#: The fields that may be varied; the first of them that a target has is varied.
 _VARIED = ("epsilon", "rho", "mu", "advantage", "tpr", "bayes_risk")
 #: The largest meaningful value of these fields: a target above it promises nothing.
 _MOST = {"advantage": 1.0, "tpr": 1.0, "bayes_risk": 0.5}

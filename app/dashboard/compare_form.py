@@ -62,7 +62,7 @@ _CHOICES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("mean", "none: the mean is estimated"),
     ),
     "smooth": (("yes", "Lipschitz gradient"), ("no", "not smooth")),
-    "heavy_tailed": (("no", "bounded"), ("yes", "heavy-tailed: moments alone")),
+    "heavy_tailed": (("no", "bounded"), ("yes", "heavy-tailed: only moments are bounded")),
     "target": tuple((name, words(name)) for name in _TARGETS),
     "loader": (
         ("", "as each algorithm asks for"),

@@ -107,9 +107,9 @@ def read(given: Mapping[str, str]) -> FilledForm:
                     Field("budgets", "Budgets", given.get("budgets", ""), reached, (), ("/budgets",), is_text=True),
                     Field(
                         "days",
-                        "Ends after so many days",
+                        "Ends after this many days",
                         given.get("days", "90"),
-                        "Left out: when it is revoked.",
+                        "If left empty, it ends only when it is revoked.",
                         pointers=("/expires_in",),
                     ),
                 ),

@@ -112,7 +112,7 @@ def _records(file: IO[bytes]) -> Iterator[list[str]]:
         limit = csv.field_size_limit()
         _refuse(
             "malformed_row",
-            f"after row {number}, quotes do not match, a line ends in CR alone or a cell exceeds {limit} characters",
+            f"after row {number}, quotes do not match, a line ends in a bare CR, or a cell exceeds {limit} characters",
         )
 
 

@@ -56,7 +56,7 @@ class ParquetFile:
         limits.check(metadata.num_rows, len(schema))
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         if sum(group.total_byte_size for group in groups) > MAX_BYTES:
-            raise FileRefused("too_large", f"the columns say that they have more than {MAX_BYTES} bytes decoded")
+            raise FileRefused("too_large", f"its metadata states more than {MAX_BYTES} bytes of decoded data")
         self.header = list(schema.names)
 
     def blocks(

@@ -196,7 +196,7 @@ class _Form:
             detail = "An upload has two parts, file and metadata; there is one with another name."
             raise unprocessable("unknown_field", detail)
         if name in self._seen:
-            raise unprocessable("duplicate_part", f"The part {name} may occur once.", name)
+            raise unprocessable("duplicate_part", f"The part {name} may occur only once.", name)
         self._seen.add(name)
         types = tuple(FILE_TYPES) if name == "file" else METADATA_TYPES
         if media_type and media_type not in types:

@@ -134,7 +134,7 @@ def record_from_canonical(data: bytes) -> EntryRecord:
         raise ValueError("these bytes have another format version, or are not exactly one entry")
     required, allowed = _MEMBERS_OF[version]
     if not required <= plain.keys() <= allowed:
-        raise ValueError("these bytes are not of an entry alone")
+        raise ValueError("these bytes are not exactly one entry")
     plain["version"] = int(version)
     plain["sequence"] = int(plain["sequence"])
     plain["kind"] = _KINDS[plain["kind"]]
@@ -234,7 +234,7 @@ _BEHIND_EVENTS = ({"v"} | _FIRST | _ABSENT.keys()) - _BEFORE_EVENTS - {"events"}
 def _members(text: str) -> dict[str, Any]:
     plain, end = _read_json(text)
     if end != len(text) or not isinstance(plain, dict) or "events" not in plain:
-        raise ValueError("these bytes are not of an entry alone")
+        raise ValueError("these bytes are not exactly one entry")
     plain["events"] = _events(plain["events"])
     return plain
 

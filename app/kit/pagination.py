@@ -85,7 +85,7 @@ def _read(value: object, kind: type) -> Key:
     if kind is datetime and isinstance(value, str):
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is None:
-            raise ValueError("a moment without a zone")
+            raise ValueError("a moment without a time zone")
         return moment
     if isinstance(value, kind) and isinstance(value, str | int) and not isinstance(value, bool):
         if isinstance(value, int) and abs(value) >= 2**63:

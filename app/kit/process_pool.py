@@ -54,7 +54,7 @@ def blas_threads(count: int) -> dict[str, str]:
 
 @contextmanager
 def too_much_work(what: str, remedy: str, *pointer: str | int) -> Iterator[None]:
-    """Answer 422 if a job in the block has no result.
+    """Answer 422 if a job in the block exceeds a limit before it has a result.
 
     Args:
         what: The job, in words that begin a sentence.

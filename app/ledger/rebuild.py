@@ -132,7 +132,7 @@ def rebuild(chain: Iterable[Chained]) -> History:
         else:
             replay(history, record, link.hash)
             if record.kind is _RESERVE and not history.filter.admits(history.used):
-                raise BrokenChain(record.sequence, "it passes the budget's limit")
+                raise BrokenChain(record.sequence, "it exceeds the budget's limit")
         history.sequence, history.head_hash = record.sequence, link.hash
     if history is None:
         raise BrokenChain(1, "it is missing: a budget's first entry makes it")

@@ -40,7 +40,7 @@ class RegisterComparison:
         self._bad: BadPlace | None = None
 
     def add(self, told: Told) -> None:
-        """Take what the register finally says of a subject."""
+        """Compare a row with what the last entry about it says; rows are collected and compared many at a time."""
         if told.subject is Subject.REGISTER or (told.has_ended and REGISTERED[told.subject].is_removed):
             return
         self._counts[told.subject] += 1
@@ -67,8 +67,8 @@ class RegisterComparison:
             return
         twice = self._session.execute(_REGISTERED_TWICE).one_or_none()
         if twice is not None:
-            # Otherwise two entries about one thing could hide a row that no entry is about: only the counts are
-            # compared.
+            # Rows and registered subjects are only counted, so a subject that is registered twice could hide a row
+            # that is not registered.
             raise BadPlace(REGISTER, twice.sequence, twice.leaf_index, f"{twice.subject_id} is registered already")
         for registered in REGISTERED.values():
             if registered.subject in subjects:

@@ -218,7 +218,7 @@ def _commit(
             return Denial(DenialCode.TAIL_NOT_GIVEN_BACK, state=reservation.status)
         charged, version = minus(held, back), given_up.engine_version
     if needs_a_price(command, reservation, path[0]):
-        assert command.quote is not None, "whoever commits a part has asked for its price"
+        assert command.quote is not None, "a part is committed only after its price was computed"
         # The held amounts also bound the loss of every part; rounding could make the part dearer by a unit.
         charged = tuple(map(min, command.quote.amounts, reservation.cost))
         version = command.quote.engine_version

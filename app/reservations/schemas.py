@@ -40,8 +40,8 @@ class ReservationRequest(Schema):
     certificate: bool = Field(
         False,
         exclude_if=lambda given: not given,
-        description="Keep a certificate of what the events cost alone with the charge, which `epsilond-verify` proves "
-        "again. If there is none, a warning says so. Takes up to a few seconds.",
+        description="Store a certificate of what the events cost, which `epsilond-verify` can check, with the charge. "
+        "If there is none, a warning says so. Takes up to a few seconds.",
     )
 
 
@@ -69,7 +69,7 @@ class ExtendRequest(Schema):
 class CorrectionRequest(Schema):
     """A correction, which states what should have been charged.
 
-    With `reservation_id` alone the present engine prices the reservation's events again, and the charge rises if it was
+    With only `reservation_id` the present engine prices the reservation's events again, and the charge rises if it was
     too low. With `events` too, they replace what was charged. Without `reservation_id`, `events` were released
     with no reservation and are charged now, whether they fit or not.
     """

@@ -133,5 +133,5 @@ def resolve(
         Problem: 404; the denial. Nothing was written.
     """
     after = carry_out_one(session, context, Instruction(command, principal_id, reservation_id)).reservation
-    assert after is not None, "it is about a reservation"
+    assert after is not None, "every resolution is about a reservation"
     return after

@@ -55,8 +55,8 @@ class CheckpointFiles:
                 other.unlink(missing_ok=True)
 
     def read_all(self, run_id: str, stream_id: str) -> Iterator[bytes]:
-        """Return the checkpoints of the stream that a run's claims kept, except damaged ones and those under other
-        keys."""
+        """Return the checkpoints that a run's claims kept of the stream, except those that are damaged or encrypted
+        with other keys."""
         for path in self._of_stream(run_id, stream_id):
             content = self._read(path, run_id)
             if content is not None:

@@ -41,7 +41,7 @@ class Doorbell:
     def wait(self, seconds: float) -> None:
         """Wait for the bell for at most so many seconds; a ring since the last wait counts."""
         if select.select([self._pipe], [], [], seconds)[0]:
-            with suppress(BlockingIOError):  # another thread has read the ring
+            with suppress(BlockingIOError):  # Another thread has read the ring.
                 os.read(self._pipe, 4096)
 
 

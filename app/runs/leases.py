@@ -27,7 +27,8 @@ log = structlog.get_logger()
 HEARTBEAT_INTERVAL_S = 5.0
 #: A worker has lost its run if nobody saw its heartbeat change for this many seconds.
 LEASE_S = 60.0
-#: A lease needs at least this many looks to lapse: a longer gap between two looks counts as one of so many parts.
+#: The time between two looks counts for at most a lease divided by this number, so that a lease lapses only after at
+#: least this many looks.
 LOOKS_PER_LEASE = 4
 
 

@@ -291,7 +291,7 @@ def _is_held(run: Run, claimed: Run) -> bool:
 def _give_up(
     session: Session, context: Context, run: Run, rest: Rest | None, *, was_told_to_stop: bool = False
 ) -> None:
-    """Leave a run without a worker to another one, unless it seems to be the run that kills them."""
+    """Leave a run that lost its worker to another worker, unless the run itself seems to kill its workers."""
     log.warning("worker_lost", run_id=run.id, worker_id=run.worker_id, epoch=run.epoch)
     if not was_told_to_stop:
         run.workers_lost += 1

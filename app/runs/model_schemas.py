@@ -39,7 +39,7 @@ class ModelBody(Schema):
         "hash, and absent from files of earlier versions.",
     )
     card_hash: str | None = Field(
-        None, description="SHA-256 of `card` as JSON with sorted keys, without spaces, and with ASCII alone."
+        None, description="SHA-256 of `card` as JSON with sorted keys, without spaces, and only in ASCII."
     )
     parameters: dict[str, Any]
 

@@ -136,7 +136,7 @@ class SweepSummary(Schema):
     """The sweep that the run belongs to: what was charged, and what is guaranteed, is the sweep's."""
 
     id: Identifier
-    select: str = Field(description="all: every run is released. best: this one alone.")
+    select: str = Field(description="all: every run is released. best: only this one.")
     fields: list[str] = Field(description="The swept fields.")
     cells: int
     sweep_hash: str

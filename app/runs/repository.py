@@ -63,7 +63,7 @@ def count_queued(session: Session, principal_id: str) -> int:
 def next_queued(session: Session) -> Run | None:
     """Return and lock the oldest queued run of the queue whose turn it is, skipping runs that another worker has
     locked."""
-    # The trials of each sweep have a queue of their own: whoever fills the budget's queue cannot delay each of them.
+    # The trials of each sweep have a queue of their own, so that other runs of the budget do not delay every trial.
     queue = func.coalesce(case((Run.is_withheld, Run.sweep_id)), Run.budget_id, Run.principal_id)
     is_queued = Run.state == RunState.QUEUED
     waiting = select(queue).where(is_queued).group_by(queue).order_by(func.min(Run.created_at), func.min(Run.id))

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: Once a run is late, its intervals are at least its whole time divided by this, and never shorter than the setting.
+#: Once a run is late, each interval lasts at least the whole time of the run divided by this, and at least as long as
+#: the setting says.
 LATE_PARTS = 20
 
 

@@ -36,7 +36,7 @@ class EvaluationRequest(Schema):
 class RunRequest(AlgorithmChoice):
     """A calibration whose sizes come from the data set, the model to train, and the budget that pays."""
 
-    dataset_id: Identifier | None = Field(None, description="A data set; or give `dataset` inline (public data alone).")
+    dataset_id: Identifier | None = Field(None, description="A data set; or give `dataset` inline (only public data).")
     dataset_version: OptionalInteger = Field(
         None,
         ge=1,
@@ -64,8 +64,8 @@ class RunRequest(AlgorithmChoice):
     certificate: bool = Field(
         False,
         exclude_if=lambda given: not given,
-        description="Keep a certificate of what the plan costs alone with the charge, which `epsilond-verify` proves "
-        "again. If there is none, a warning says so. Takes up to a few seconds.",
+        description="Store a certificate of what the plan costs, which `epsilond-verify` can check, with the charge. "
+        "If there is none, a warning says so. Takes up to a few seconds.",
     )
     seed: OptionalInteger = Field(
         None,
@@ -131,8 +131,7 @@ class HeldOutBody(Schema):
     )
     log_loss_cap: float | None
     auc: EstimateBody | None = Field(
-        description="Area under the ROC curve; of more than two classes the mean over each against the rest. Up to 20 "
-        "classes."
+        description="Area under the ROC curve; with 3 to 20 classes, the mean over each class against the rest."
     )
     calibration_error: EstimateBody | None = Field(description="Expected calibration error of 15 bins.")
     confusion_matrix: list[list[float]] | None = Field(

@@ -193,8 +193,8 @@ def _settle(
 
 
 def _part_that_started(session: Session, sweep: RunSweep) -> tuple[Event, ...] | None:
-    """Return the part of the charge that has happened if some runs of a sweep for all never started; None for all of
-    it."""
+    """Return the events of the runs that started, if the sweep releases all runs and some never started; otherwise
+    None."""
     if sweep.select != Select.ALL or sweep.reservation_id is None:
         return None
     runs = repository.runs(session, sweep.id)

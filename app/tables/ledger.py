@@ -238,7 +238,7 @@ class Entry(Base):
             postgresql_where=text("subject_id IS NOT NULL"),
             sqlite_where=text("subject_id IS NOT NULL"),
         ),
-        # Counts how often a reservation was extended.
+        # For counting how often a reservation was extended.
         Index(
             "ix_entries_extensions",
             "reservation_id",

@@ -66,7 +66,7 @@ class Run(Base):
     #: The index of the run's cell in the sweep.
     sweep_cell: Mapped[int | None] = mapped_column(Integer)
     #: The noise of the score that a trial releases besides the model, in units of what one row adds at most. It is
-    #: added to the sum over the training rows of what is right of their predictions.
+    #: added to the sum of what the training rows add to the score.
     score_noise_multiplier: Mapped[float | None] = mapped_column(Double)
     #: Nobody sees the run: it is a trial of a sweep that releases only the best.
     is_withheld: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())

@@ -1,4 +1,4 @@
-"""The gate with the real Flower: its strategies, messages and records, over a grid within this process."""
+"""The adapter works with the real Flower: its strategies, messages and records, over a grid within this process."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class HeldReservation:
         self._certificate = certificate
         self._start_on_entry = start
         self._key = idempotency_key
-        # The key belongs to this object alone: an answer to another object's start does not permit drawing noise.
+        # The key belongs only to this object: an answer to another object's start does not permit drawing noise.
         self._start_key = str(uuid.uuid4())
         self._reservation: Reservation | None = None
         self._taken = 0

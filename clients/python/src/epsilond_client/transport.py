@@ -91,7 +91,7 @@ class Transport:
                 return
 
     def ask(self, path: str, request: Mapping[str, Any] | None, answer: type[D], **params: Any) -> D:
-        """Send a POST that writes nothing."""
+        """Send a POST that writes nothing, and return the answer."""
         return answer(_object(self._attempt("POST", path, params=params, content=json_body(request))))
 
     def write(

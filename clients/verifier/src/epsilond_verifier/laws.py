@@ -25,18 +25,12 @@ _COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
 MOST_IN_GROUP, MOST_BRANCHES = 256, 64
 COMPOSED = "compositions, also adaptive ones, are dominated by those of the pairs (Zhu, Dong & Wang 2022)"
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
-SCHEDULE = (
-    "a record is in one full batch of each pass, even of an unfinished one, and records in different batches cost no "
-    "more than records in one batch"
-)
+SCHEDULE = "a record is in at most one full batch of each pass; records in different batches cost no more than in one"
 POISSON = "(1-q) N(0) + q N(1) against N(0), both ways, dominates Poisson batches (Zhu, Dong & Wang 2022)"
 REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced records (docs/sampling/poisson.md)"
 FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
 GROUP = "a group costs at most what equal records cost (docs/sampling/poisson.md)"
-DRAWS = (
-    "draws are dominated by a mixture that reveals how often a record is drawn, with shares of at least the "
-    "probabilities (docs/concepts/certificates.md)"
-)
+DRAWS = "draws are dominated by a mixture that reveals how often a record is drawn (docs/concepts/certificates.md)"
 CUT = "a mixture that reveals whether a batch was cut dominates a random cut (docs/sampling/truncated_poisson.md)"
 SCALES = "noise of a random scale is dominated by noise whose scale is revealed"
 LAPLACE = "L(sensitivity, b) against L(0, b) dominates Laplace noise"

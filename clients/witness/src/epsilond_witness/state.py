@@ -142,7 +142,7 @@ class Records:
 
 
 def make(folder: Path, name: str) -> Key:
-    """Make the key and the empty state of a new witness in a folder for this user alone; return the public key.
+    """Make the key and the empty state of a witness in a folder that only this user can read; return the public key.
 
     Raises:
         Unusable: there is a witness in the folder already.

@@ -190,7 +190,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
                 "idempotency_key": f"{self._budget_id}/{self._job}/{server_round}/{attempt}",
             }
             made = self._client.reservations.create(self._budget_id, [self._event], **asked)
-            state = self._client.reservations.get(made).state  # `made` may be another process's
+            state = self._client.reservations.get(made).state  # Another process may have made it.
             if state == "started":
                 # Its noise may already have been drawn, and new noise would be another release: charge it.
                 self._client.reservations.commit(made)

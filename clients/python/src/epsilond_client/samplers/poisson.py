@@ -165,7 +165,7 @@ class CyclicPoisson(Sampler):
 
     @property
     def divisor(self) -> float:
-        """Return q n over the number of groups."""
+        """Return the expected size of a batch: the sampling probability times the mean size of a group."""
         return float(self.sampling["sampling_probability"]) * self.dataset_size / int(self.sampling["cycle_length"])
 
     def batch(self, step: int) -> Indices:

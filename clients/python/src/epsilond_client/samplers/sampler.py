@@ -79,7 +79,7 @@ class Sampler(ABC):
 
     @property
     def records(self) -> int:
-        """Return the number of records in all shards. It is as secret as membership is."""
+        """Return the number of records in all shards. It is secret if membership is."""
         return self._records
 
     @property
