@@ -120,7 +120,7 @@ RunTargetBody = Annotated[
 
 
 class AlgorithmChoice(AlgorithmFields):
-    """A run chooses all of this; only the noise follows from its target."""
+    """An algorithm with its options and its target, as a run states them; only the noise is solved for."""
 
     target: RunTargetBody
     solve_for: Literal["noise_multiplier"] = "noise_multiplier"

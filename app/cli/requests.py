@@ -62,7 +62,7 @@ class Asked:
         inside[steps[-1]] = value
 
     def replace(self, file: Path) -> None:
-        """Take the request from a file; no option may give a field.
+        """Read the request from a file; no option may give a field.
 
         Raises:
             typer.BadParameter: an option gives a field.

@@ -166,7 +166,7 @@ class _PersonReader:
     blocks: list[PersonArray] = field(default_factory=lambda: [np.empty((0, 2), np.uint64)])
 
     def read(self, ids: Sequence[str] | PersonArray) -> list[tuple[int, str, str]]:
-        """Take a block of ids, or return its faulty positions. Ids that are already hashed are taken as they are."""
+        """Add a block of ids, or return its faulty positions. Ids that are already hashed are kept unchanged."""
         if isinstance(ids, np.ndarray):
             self.blocks.append(ids)
             return []
@@ -203,7 +203,7 @@ class TableBuilder:
         self._labels: list[FloatArray] = [np.empty(0)]
 
     def add(self, rows: Sequence[Sequence[str]], first_row: int = 1) -> list[CellFault]:
-        """Take a block of rows, each with one cell per declared column and in that order.
+        """Add a block of rows, each with one cell per declared column and in that order.
 
         Args:
             rows: The texts of the cells; if ids are declared, the last text is the id of the row's person.
@@ -220,7 +220,7 @@ class TableBuilder:
     def add_typed(
         self, blocks: Sequence[TypedBlock], first_row: int, ids: Sequence[str] | PersonArray = ()
     ) -> list[CellFault]:
-        """Take blocks of typed values, one per declared column, in that order. Ids may already be hashed."""
+        """Add blocks of typed values, one per declared column, in that order. Ids may already be hashed."""
         read = [reader.read_values(block) for reader, block in zip(self._readers.values(), blocks, strict=True)]
         return self._take(read, ids, len(blocks[0].values), first_row)
 

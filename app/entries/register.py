@@ -42,13 +42,13 @@ class Told:
 
     @property
     def is_final(self) -> bool:
-        """Return whether no entry about it can follow."""
+        """Return whether no further entry about the subject can follow."""
         return self.has_ended or not LATER[self.subject]
 
 
 @dataclass
 class Register:
-    """Take the entries of the register in order.
+    """Process the entries of the register in order.
 
     Attributes:
         sequence, head_hash: Those of the last entry.

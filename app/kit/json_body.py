@@ -85,7 +85,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(root: Any) -> None:
-    """Walk the document without recursion."""
+    """Refuse numbers that are not finite, repeated keys, unfit text and too much nesting, without recursion."""
     waiting: list[tuple[Any, Pointer]] = [(root, ())]
     while waiting:
         value, pointer = waiting.pop()

@@ -209,7 +209,7 @@ class RefuseLimit:
 
 @dataclass(frozen=True)
 class WithdrawLimit:
-    """Take a request for another limit back."""
+    """Withdraw a request for another limit."""
 
 
 #: Commands about an existing request for another limit.

@@ -192,7 +192,7 @@ class PriceVerification:
         before: ReservationState | None,
         after: ReservationState,
     ) -> None:
-        """Take in the next entry about a reservation, as `app.ledger.books.Charges` asks."""
+        """Process the next entry about a reservation, as `app.ledger.books.Charges` asks."""
         kind = record.kind
         kept, failure = None, 0
         if record.tail is not None:

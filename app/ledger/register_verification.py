@@ -27,7 +27,7 @@ SWEEPS, CELLS = cast(Table, RunSweep.__table__), cast(Table, RunSweepCell.__tabl
 
 
 class RegisterComparison:
-    """Take what the register says, a row at a time, and compare some hundreds of rows at once.
+    """Collect what the register says, a row at a time, and compare some hundreds of rows at once.
 
     Args:
         session: A read session on a fixed snapshot.

@@ -22,7 +22,7 @@ from app.ledger.verdicts import TreeHead
 
 
 class TreeVerification:
-    """Take all entries in the order of their leaf indices, and then compare the tree with them.
+    """Process all entries in the order of their leaf indices, and then compare the tree with them.
 
     Args:
         session: A read session on a fixed snapshot.
@@ -34,7 +34,7 @@ class TreeVerification:
         self._hashes = bytearray()
 
     def add(self, entry: StoredEntry) -> None:
-        """Take the next verified entry."""
+        """Process the next verified entry."""
         self._leaf_indices.append(entry.leaf_index)
         self._hashes += bytes.fromhex(entry.hash)
 

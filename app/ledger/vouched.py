@@ -196,12 +196,12 @@ class _Chain:
         return len(self._subjects)
 
     def add(self, record: EntryRecord, hashed: str) -> None:
-        """Take the next entry."""
+        """Process the next entry."""
         self._hashes += bytes.fromhex(hashed)
         self._subjects.append(hash(_about(record)))
 
     def extend(self, more: _Chain) -> None:
-        """Take all entries of the next part."""
+        """Process all entries of the next part."""
         self._hashes += more._hashes
         self._subjects.extend(more._subjects)
 

@@ -157,7 +157,7 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
     if found.charged is not None:
         theirs, note = _library(context, found.charged, imported.reported, found.delta)
     elif theirs is None:
-        note = "It has no number for this history."
+        note = "The library has no number for this history."
     interval = answer.value
     return ImportAnswer(
         events=[EventSchema.of(event) for event in imported.events],

@@ -75,7 +75,7 @@ class Timetable:
         return self._given_up_at is not None
 
     def on_progress(self, done: int, total: int) -> None:
-        """Take the number of steps done; it is shown when the schedule has reached it.
+        """Store the number of finished steps; it is shown when the schedule has reached it.
 
         If steps are marked, wait until the next one is.
         """

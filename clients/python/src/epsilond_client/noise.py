@@ -137,7 +137,7 @@ class CorrelatedNoise:
         return self._declared() | {"key": self._key.hex(), "step": self._done, "earlier": list(self._earlier)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state.
+        """Continue from a state.
 
         Without the noise of earlier steps, the next step would belong to another C, which was not charged.
 

@@ -154,7 +154,7 @@ class Sampler(ABC):
         return self._declared() | {"key": self._key.hex(), "step": step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state.
+        """Continue from a state.
 
         Raises:
             ValueError: the state belongs to a sampler that draws differently.
