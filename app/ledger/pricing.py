@@ -160,7 +160,7 @@ def largest_count_that_fits(path: Path, events: tuple[Event, ...], charge_delta:
 
 def _largest_count(budget: BudgetState, events: tuple[Event, ...], charge_delta: float | None) -> int:
     if not budget.filter.prefix_may_depend_on_outputs or len(events) == 1:
-        # The price of a list need not be the sum of its events' prices; or the list has one event.
+        # The price of a list may differ from the sum of its events' prices, so the filter prices whole lists.
         return budget.filter.largest_count_that_fits(events, budget.relation, budget.used, charge_delta)
     return _Search(budget, events).largest_count_that_fits()
 

@@ -31,7 +31,7 @@ class Link:
 
 
 def _to(targets: str, **parameters: str) -> list[Link]:
-    """Return the same parameters for each of several operations."""
+    """Return links to several operations, each with the same parameters."""
     return [Link(target, parameters) for target in targets.split()]
 
 

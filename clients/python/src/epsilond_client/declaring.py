@@ -63,8 +63,8 @@ def training_event(
     if sampler is not None:
         if sampler.is_within_epoch:
             raise ValueError(
-                "the sampler is within an epoch, which is charged as a whole where it began: a reservation begins "
-                "with an epoch. Call begin_epoch() on it, which leaves out the rest of this one"
+                "the sampler is in the middle of an epoch, but a reservation must begin with a whole epoch. Call "
+                "begin_epoch() on the sampler, which skips the rest of the present one"
             )
         sampling = sampler.sampling
         if steps is None and epochs is None:
