@@ -246,7 +246,7 @@ def rotate_key(
     until = key.previous_token_until
     if overlap and until is not None and until > now:
         detail = (
-            f"The key was rotated shortly before, and its last token is valid until {format_moment(until)}. Wait, or "
+            f"The key was rotated shortly before, and its last token is good until {format_moment(until)}. Wait, or "
             "give overlap_s 0, which ends every older token at once."
         )
         raise Problem(409, "rotation_in_progress", detail)
