@@ -36,7 +36,10 @@ Which = Annotated[
 
 @commands.command("list", epilog=example("epsilond secrets list"))
 def list_secrets(as_json: AsJson = False) -> None:
-    """List the versions with values that identify them: for signatures, the public keys. No secret is shown."""
+    """List the versions with the values that identify them, but no secret.
+
+    The value of a key for signatures is its public key.
+    """
     with open_context() as context:
         require_schema(context)
         rows = [
