@@ -1,3 +1,3 @@
-"""Floor 4: the service. HTTP, SQL, worker processes; one folder per resource."""
+"""Floor 4: the service, with HTTP, SQL and worker processes. Each resource has a folder."""
 
 VERSION = "0.1.0"

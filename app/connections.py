@@ -27,24 +27,27 @@ from app.problems import MEDIA_TYPE, Problem
 
 log = structlog.get_logger("epsilond.connections")
 
-#: From the first moment of a connection, or the first byte of a later request, to the end of the request's head.
+#: The seconds for the head of a request, from the start of the connection or, for later requests, from the first byte.
 HEAD_S = 20.0
-#: For a body: so long, and a second more for every `BODY_BYTES_PER_S` that have come.
+#: The seconds for a body: the first number, and one more for every `BODY_BYTES_PER_S` bytes that have come.
 BODY_S, BODY_BYTES_PER_S = 30.0, 500
-#: For an answer of which the client reads nothing.
+#: The seconds for which a client may read nothing of an answer.
 UNREAD_S = 60.0
-#: After a refusal what still comes is dropped for so long: a close at once could take the answer back from the client.
+#: After a refusal, data that still come are dropped for this many seconds. Closing at once could destroy the answer
+#: before the client reads it.
 LINGER_S = 2.0
-#: Between two requests. Proxies keep theirs for a minute; the end that is tired first should be theirs.
+#: The seconds that a connection may be idle between two requests. Proxies keep theirs for a minute, and the proxy
+#: should be the one to close.
 KEEP_ALIVE_S = 75
-#: All of a request's lines before its body.
+#: The largest head of a request: all lines before its body.
 HEAD_BYTES = 16 * 2**10
 
-#: Files that a process may have open; what the system allows at most, where that is less.
+#: The number of files that a process may have open, unless the system allows fewer.
 FILES = 8192
-#: The number of open files kept for other uses than clients' connections: the database, uploads, workers.
+#: The number of open files kept for uses other than clients' connections: the database, uploads, workers.
 OTHER_FILES = 256
-#: After so long without a packet the system asks whether the other end is still there, and so often.
+#: The system asks whether the other end is still there after this many seconds without a packet, again after this many
+#: seconds, and this many times.
 PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 60, 10, 3
 
 
@@ -93,7 +96,7 @@ class Connection(H11Protocol):
         self.conn = self._messages = _Messages(h11.SERVER, HEAD_BYTES)
         self._received = 0
         self._is_refused = False
-        # What the client owed when it was last looked at, since when, and what had come or was unread then.
+        # What the client owed at the last look, since when, and how many bytes had come or were unread then.
         self._owed: tuple[Owes, int] = (Owes.NOTHING, 0)
         self._since, self._received_before = 0.0, 0
 
@@ -133,7 +136,8 @@ class Connection(H11Protocol):
     def _looked_at(self, now: float) -> tuple[Owes, float]:
         """Return what the server is waiting for from the client, and since when."""
         owes = self._owes()
-        # While an answer is sent, each byte taken restarts the time; for requests, a new request does.
+        # While an answer is sent, each byte that the client takes restarts the time; while the client sends, each new
+        # request does.
         stage = self.transport.get_write_buffer_size() if owes is Owes.READING else id(self.cycle)
         if (owes, stage) != self._owed:
             self._owed, self._since, self._received_before = (owes, stage), now, self._received
@@ -143,7 +147,8 @@ class Connection(H11Protocol):
         if self.flow.write_paused or self.transport.is_closing():
             return Owes.READING
         if self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE:
-            # A client that has asked and asks nothing more has the time between two requests.
+            # The time between two requests is limited elsewhere, for clients that have had an answer and ask nothing
+            # more.
             return Owes.HEAD if self.timeout_keep_alive_task is None else Owes.NOTHING
         if self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused:
             return Owes.NOTHING if self.cycle.waiting_for_100_continue else Owes.BODY
@@ -163,7 +168,7 @@ class Connection(H11Protocol):
             self.transport.abort()
             return
         if self.cycle is not None:
-            # The application is told that the client is gone, and what it still answers goes nowhere.
+            # The application is told that the client is gone, and whatever it still sends is dropped.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         request_id = f"req_{secrets.token_hex(8)}"

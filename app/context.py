@@ -56,22 +56,22 @@ class Context:
     settings: Settings
     database: Database
     clock: Callable[[], datetime] = field(default=utc_now)
-    #: For numerics that take milliseconds, in the request's own thread.
+    #: Admits numerics that take milliseconds, which run in the thread of the request.
     numerics: FairGate = field(default_factory=default_gate, repr=False)
-    #: For verification of the ledger, which takes a minute of a million entries.
+    #: Admits verifications of the ledger, which take a minute for a million entries.
     verifications: FairGate = field(default_factory=verification_gate, repr=False)
-    #: For numerics that take seconds. Nothing runs before the first job; `close` ends it.
+    #: Runs numerics that take seconds. No process starts before the first job; `close` ends them all.
     processes: ProcessPool = field(default_factory=default_pool, repr=False)
-    #: For audits, which carry plans out.
+    #: Runs audits, which train with plans many times.
     audit_processes: ProcessPool = field(default_factory=audit_pool, repr=False)
 
     #: The counters and timers of this process for `GET /metrics`.
     metrics: Metrics = field(default_factory=Metrics, repr=False)
-    #: Processes that read uploaded Parquet and NPZ files have limits of memory, and so has their number.
+    #: Limits how many processes read uploaded Parquet and NPZ files at a time; each has a memory limit.
     file_readers: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(2), repr=False)
-    #: Limits the threads and connections that wait long for a budget that somebody keeps locked.
+    #: Limits the threads and connections that wait long for a locked budget.
     patience: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(8), repr=False)
-    #: Commands of the ledger that come at once share a transaction.
+    #: Puts ledger commands that come at the same time into one transaction.
     ledger_commits: GroupCommit[Any, Any] = field(default_factory=GroupCommit, repr=False)
 
     @property
@@ -90,7 +90,8 @@ class Context:
         return self.secrets.keyed_hash(label, data, version)
 
 
-# A coroutine, like every dependency that only looks: others would be sent to a thread, one by one.
+# This is a coroutine, as every dependency that does not block should be: FastAPI would send a plain function to a
+# thread.
 async def get_context(request: Request) -> Context:
     return cast(Context, request.app.state.context)
 

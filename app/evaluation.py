@@ -68,7 +68,7 @@ class Evaluation:
     def warnings(self, field: str, value: float) -> tuple[str, ...]:
         """Return warnings about the sampling schemes, with numbers for the ``value`` of ``field``."""
         if not any(map(hides_nothing, self.events)):
-            # No number is in their sentences, and another wait for a process would be for nothing.
+            # These warnings contain no numbers, so no process is needed.
             return schedule_warnings(self.events, self.relation, **{field: value})
         return self._in_bounds((field,), schedule_warnings, self.events, self.relation, **{field: value})
 
@@ -86,8 +86,9 @@ class Evaluation:
     def _answers(self, evaluate: Evaluate, values: Sequence[float], pointer: tuple[str | int, ...]) -> list[Answer]:
         answers: list[Answer] = []
         while len(answers) < len(values):
-            # Others get a turn between, soon where a value takes long. One, two, four and so on, whatever the time was:
-            # the last digits of values depend on those that are asked for beside them, and may not on the machine.
+            # Other callers get a turn between the groups. The sizes of the groups are 1, 2, 4 and so on, whatever the
+            # time: the last digits of a value depend on the values computed with it, and must not depend on the speed
+            # of the machine.
             together = len(answers) + 1
             if time.monotonic() > self._deadline:
                 raise unprocessable(

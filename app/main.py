@@ -50,7 +50,7 @@ from app.web.forwarding import Forwarding
 from app.webhooks import endpoints as webhooks
 from app.webhooks.delivery import Deliverer
 
-#: The resources, in the order of the documentation. A new one is imported above and named here.
+#: The routers of the resources, in the order of the documentation. A new one is imported above and named here.
 RESOURCES = (
     privacy,
     algorithms,
@@ -79,7 +79,8 @@ def operation_id(route: APIRoute) -> str:
     return route.name
 
 
-#: Resolved once for the process, as they are the same in every application; one that includes routers does it anew.
+#: The routes are resolved once per process, since they are the same in every application; including routers would
+#: resolve them again.
 ROUTES = APIRouter(generate_unique_id_function=operation_id)
 for resource in RESOURCES:
     ROUTES.include_router(resource.router)
@@ -92,11 +93,13 @@ def create_app(context: Context) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # Each request that waits for numerics holds a thread; these are added, so that others keep as many as before.
+        # A request that waits for numerics holds a thread. These threads are added to the pool, so that other requests
+        # have as many as before.
         current_default_thread_limiter().total_tokens += context.threads_of_numerics
         app.state.began = time.monotonic()
         await run_in_threadpool(fence_of(context).look)
-        # Without workers of its own, too: it takes runs from workers elsewhere that are not heard of any more.
+        # The supervisor runs even on a server without workers: it takes runs away from other machines' workers that
+        # have gone silent.
         supervisor = Supervisor(context, context.settings.workers)
         await run_in_threadpool(supervisor.start)
         progress.open()
@@ -121,13 +124,13 @@ def create_app(context: Context) -> FastAPI:
         version=VERSION,
         routes=ROUTES.routes,
         lifespan=lifespan,
-        # The document is a file: app/web/docs.py.
+        # The document is served from a file (`app.web.docs`).
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=operation_id,
-        # The framework's telemetry would record exceptions with their messages, and those quote values.
+        # The framework's telemetry would record the messages of exceptions, which quote values.
         telemetry={
             "tracing": False,
             "metrics": False,
@@ -141,8 +144,8 @@ def create_app(context: Context) -> FastAPI:
     app.state.answers = answers
     app.state.metrics = state_registry(context, answers)
     app.state.last_look = health.LastLook()
-    # Added last is outermost: a request meets the boundary, then what proxies say, the guard, its key's limits, the
-    # fence, what is known already, the gate of bodies.
+    # The middleware that is added last is the outermost. A request passes the boundary, the headers of proxies, the
+    # guard, the limits of its key, the fence, the cache of known answers and the gate of bodies.
     app.add_middleware(BodyGate, context=context)
     app.add_middleware(KnownAnswers, answers=answers)
     app.add_middleware(FenceGate, context=context)

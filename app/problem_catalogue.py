@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Codes of a whole answer, with the status they come with.
+#: The codes of whole answers, each with its status and its description.
 PROBLEMS: Mapping[str, tuple[int, str]] = {
     "malformed_url": (400, "The path or the query holds NUL or is not UTF-8."),
     "malformed_request": (
@@ -31,7 +31,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "correction_lowers": (403, "The correction would lower a charge, which needs the scope corrections."),
     "loopback_only": (
         403,
-        "The server has no key yet and answers its own machine alone; the detail says what was wrong with the request.",
+        "The server has no key yet and answers only its own machine; the detail says what was wrong with the request.",
     ),
     "other_origin": (403, "A command of the dashboard did not come from its own pages."),
     "not_found": (404, "Nothing is at this path, or has this id."),
@@ -220,7 +220,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "secret_unavailable": (503, "A version of a secret cannot be read by this server; `detail` says which one."),
 }
 
-#: Codes of single faults in the list `errors` that are not also codes of a whole answer.
+#: The codes of single faults in the list `errors` that are not also codes of a whole answer.
 FAULTS: Mapping[str, str] = {
     "wrong_type": "A boolean or a string for a number, an object for an array, and so on.",
     "too_long": "A string or an array above its limit.",
@@ -251,7 +251,7 @@ FAULTS: Mapping[str, str] = {
     "invalid": "Not valid for another reason.",
 }
 
-#: Codes of the member `problem` of a run that failed.
+#: The codes of the member `problem` of a run that failed.
 RUN_PROBLEMS: Mapping[str, str] = {
     "run_failed": "The training failed; its charge stays, because noise may have been drawn.",
     "worker_lost": "The worker process ended or stalled; the charge stays, because noise may have been drawn.",

@@ -25,7 +25,7 @@ from app.problems import Problem, database_unavailable, disk_full, from_accounti
 
 log = structlog.get_logger("epsilond.http")
 
-#: Errors of the framework itself, in the contract's words.
+#: The framework's own errors, by status, as codes of the contract.
 _FRAMEWORK = {
     400: ("malformed_request", "The request could not be read."),
     404: ("not_found", "There is nothing at this path."),
@@ -34,10 +34,10 @@ _FRAMEWORK = {
     415: ("unsupported_media_type", "The content type is not one that this call takes."),
 }
 
-#: Errors of the system without room: on the disk, in the user's quota, or in a file of the largest size.
+#: The errors of the system for a full disk, an exhausted quota, or a file of the largest size.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-#: The status in logs and metrics when a client left before its request was complete; it is never sent.
+#: The status in logs and metrics if a client left before its request was complete; it is never sent.
 CLIENT_GONE = 499
 
 
@@ -61,7 +61,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _framework(request: Request, error: HTTPException) -> Response:
-        # Its detail is not used: the framework's own words may quote the request.
+        # The detail of the error is not used, since it may quote the request.
         phrase = HTTPStatus(error.status_code).phrase
         code, detail = _FRAMEWORK.get(error.status_code, (phrase.lower().replace(" ", "_"), f"{phrase}."))
         headers = (
@@ -72,7 +72,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(DBAPIError)
     async def _database(request: Request, error: DBAPIError) -> Response:
-        # A lost connection, or a lock that was not obtained in time. Any other SQL error is our fault: 500.
+        # A lost connection, or a lock that was not obtained in time. Any other SQL error is the service's fault: 500.
         if is_disk_full(error):
             log.error("disk_full", raised_at=stack_lines(error))
             return disk_full().response(request_id_of(request.scope))
@@ -90,7 +90,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def _gone(_: Request, __: ClientDisconnect) -> Response:
-        # Nobody hears it; in the log it is no failure of ours.
+        # The client is gone, so nobody reads this answer, and the log records no failure of the service.
         return Response(status_code=CLIENT_GONE)
 
     @app.exception_handler(PoolTimeout)

@@ -28,9 +28,9 @@ from app.runs.progress import ProgressFeed
 
 log = structlog.get_logger("epsilond.server")
 
-#: Requests under way when the server is asked to stop have this long to end; then its workers have what is left.
+#: The seconds that open requests have when the server is asked to stop; the workers have the rest of the time.
 GRACE_S = 3
-#: A stop takes no longer, whatever still runs.
+#: The most seconds that a stop takes, whatever still runs.
 STOP_S = 9.0
 #: The server has ten ticks a second; slow clients are looked for once in this many.
 TICKS_PER_LOOK = 10
@@ -49,11 +49,12 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.create_server(address[:2], family=family, backlog=512)
-        # Connections inherit it: an answer's body must not wait until the client has acknowledged its head.
+        # Connections inherit this option: the body of an answer must not wait until the client has acknowledged its
+        # head.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connections.notice_who_vanishes(listening)
         return listening
-    except (OSError, UnicodeError) as error:  # the second for a host name that cannot be encoded
+    except (OSError, UnicodeError) as error:  # a host name that cannot be encoded raises UnicodeError
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else "this is not a name of a host"
         message = f"cannot listen on {host}, port {port}: {reason}. EPSILOND_HOST and EPSILOND_PORT choose others."
         raise CannotListen(message) from None
@@ -113,7 +114,8 @@ class _Server(uvicorn.Server):
             threading.Thread(target=_warm_up, args=(self._context,), daemon=True).start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """`/health/ready` is 503 from now on. After the first SIGTERM, requests are still answered for `drain_s`."""
+        """Answer `/health/ready` with 503 from now on. After the first SIGTERM, other requests are still answered for
+        `drain_s`."""
         is_first = not getattr(self._state, "is_stopping", False)
         self._state.is_stopping = True
         if is_first and sig == signal.SIGTERM and self._drain_s:
@@ -139,7 +141,7 @@ def _warm_up(context: Context) -> None:
     """Load everything that the first page needs, in this process and in a process for numerics, by answering the page's
     request once."""
     request = CalibrateRequest.model_validate(CALIBRATE_EXAMPLES["dp_sgd_poisson"]["value"])
-    # What cannot be answered here is told to whoever asks for it.
+    # Problems here are reported to whoever asks for these answers later.
     with suppress(Problem):
         answer_calibration(context, request, ANYBODY)
 
@@ -172,7 +174,7 @@ def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
         log_level=context.settings.log_level,
         access_log=False,
         server_header=False,
-        # The peer's address decides whether a request comes from this machine; no header may change it.
+        # Requests from this machine are recognized by the peer's address, which no header may change.
         proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=GRACE_S,
@@ -182,7 +184,7 @@ def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.should_exit = True
 
-    # The server has handlers of its own while it runs; a signal before or after that is heard too.
+    # The server has its own handlers while it runs; these hear signals before and after that.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     server.run(sockets=[listening])

@@ -42,7 +42,7 @@ def _absolute(path: Path | None) -> Path | None:
 
 
 def ledger_url(data_dir: Path, database_url: str) -> str:
-    """Return the URL of the ledger's database, which is a file in the data folder where none is given."""
+    """Return the URL of the ledger's database; without a given URL, it is a file in the data folder."""
     return database_url or sqlite_url(data_dir / "epsilond.sqlite3")
 
 
@@ -122,7 +122,7 @@ def _dask_scheduler(address: str | None, info: ValidationInfo) -> str | None:
 
 
 def is_in_the_clear(address: str) -> bool:
-    """Return whether what is sent to this address of a Dask cluster leaves the machine, and is not encrypted.
+    """Return whether data sent to this address of a Dask cluster leave the machine unencrypted.
 
     >>> is_in_the_clear("tcp://scheduler.example:8786"), is_in_the_clear("tcp://127.0.0.1:8786")
     (True, False)
@@ -190,7 +190,7 @@ def _networks(given: str) -> str:
     return given
 
 
-#: Paths are made absolute once, when they are read: a worker's process is started in another folder.
+#: A path is made absolute once, when it is read, since workers are started in another folder.
 DataFolder = Annotated[Path, _checked_by(_absolute)]
 OptionalFile = Annotated[Path | None, _checked_by(_absolute)]
 DatabaseUrl = Annotated[str, _checked_by(_database_url)]

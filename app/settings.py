@@ -240,7 +240,8 @@ class Settings(BaseSettings):
 
     @property
     def fence_in_words(self) -> str:
-        """Return where the fence is, without what may be secret, and whether a setting or the default says so."""
+        """Return the place of the fence in words, without secrets, and whether a setting or the default determines
+        it."""
         place, says = self.fence_place, "the default" if self.fence is None else "named by EPSILOND_FENCE"
         if isinstance(place, Path):
             return f"{place.absolute()} ({says})"
@@ -314,7 +315,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def encryption(self) -> FileEncryption:
-        """Return what writes and reads the private files of the data folder."""
+        """Return the object that reads and writes the private files of the data folder."""
         if self.data_key is not None:
             return FileEncryption(DataKeys(*parse_keys(self.data_key.get_secret_value())))
         return FileEncryption(DataKeys() if self.data_key_file is None else KeyFile(self.data_key_file))
@@ -324,7 +325,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
     """Return the environment in which another process reads the same settings."""
     values = {name: getattr(settings, name) for name in type(settings).model_fields}
     values |= {name: value.get_secret_value() for name, value in values.items() if isinstance(value, SecretStr)}
-    # An empty variable counts as not set, and hides what this process's own environment says.
+    # An empty variable counts as not set, and hides the value in the environment of this process.
     return {f"EPSILOND_{name.upper()}": "" if value is None else str(value) for name, value in values.items()}
 
 

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the revisions on the connection (and in the transaction) that app.db.migrate opened.
+"""Alembic's entry point: it runs the revisions on the connection, and in the transaction, that app.db.migrate opened.
 
 Logging is left alone: the process that migrates has configured it already.
 """

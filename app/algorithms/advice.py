@@ -74,8 +74,8 @@ class AdviseRequest(Schema):
         None,
         ge=1,
         le=MAX_COUNT,
-        description="Used by algorithms whose theorems leave it open, or take more steps than are possible. If left "
-        "out, it is the practical default where a theorem leaves it open.",
+        description="Used where a theorem leaves it open, or takes more steps than are possible. If absent, a number "
+        "that a theorem leaves open is the practical default.",
     )
     loader: Loader | None = Field(
         None,

@@ -28,7 +28,7 @@ from calibrators.lowy_razaviyayn.moments import moment_bound_of_coordinates
 from calibrators.provenance import GRADIENT, PARAMETER
 from calibrators.registry import ALGORITHMS, find_algorithm
 
-#: Constants that others are made of here, whatever the algorithm takes.
+#: Constants that other constants are derived from here, even if the algorithm itself does not need them.
 _READ_HERE = {"radius", "diameter", "moment_order", "coordinate_moment_bound"}
 
 

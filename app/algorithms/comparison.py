@@ -22,7 +22,7 @@ _WARNING = (
 class SettingQuery(Schema):
     """The setting in which the tables are evaluated."""
 
-    model_config = ConfigDict(strict=False)  # what stands in a query is text
+    model_config = ConfigDict(strict=False)  # every value in a query is text
 
     dataset_size: int = Field(10_000, ge=2, le=MAX_DATASET_SIZE, description="n")
     dimension: int = Field(100, ge=1, le=MAX_COMPARED_DIMENSION, description="d, the number of parameters")

@@ -12,8 +12,8 @@ from trainer import scaling
 from trainer.losses.loss import Loss
 from trainer.models import LinearModel, MeanModel, Model
 
-#: Gradients with a bound have moments of every order. At this one a threshold that is made of moments lies within a few
-#: per cent of the bound; at order 2 it can be many times as long, for nothing.
+#: Bounded gradients have moments of every order. At this order, a threshold that is computed from moments lies within a
+#: few per cent of the bound; at order 2 it can be many times as large, without any benefit.
 MOMENT_ORDER = 64.0
 
 _MOMENTS = "Lowy & Razaviyayn 2023, Assumption 2"
@@ -29,8 +29,8 @@ class Constant:
         name: The name in the HTTP contract.
         value: The number.
         units: How the value scales with the units of losses and parameters.
-        formula: The formula in LaTeX. B bounds an input's dual norm, r is the loss's derivative by the logits, and s is
-            a penalty's strength.
+        formula: The formula in LaTeX. B bounds an input's dual norm, r is the derivative of the loss with respect to
+            the logits, and s is a penalty's strength.
         reason: Why the value holds, in sentences.
         source: The paper and the place in it, if a paper states the constant.
     """
@@ -59,7 +59,8 @@ def constants(
 
 @dataclass(frozen=True)
 class Derivation:
-    """Constants of a training objective, as `constants` gives them; a process without the service reads it, too."""
+    """A function that returns what `constants` does, and that can be sent to a process that does not import the
+    service."""
 
     model: Model
     columns: tuple[scaling.Column, ...]
@@ -82,16 +83,17 @@ def derive(
 ) -> tuple[Constant, ...]:
     """Derive constants, with the reasons why they hold; none for a model that is neither linear nor a mean.
 
-    With residuals r(z) by the logits and an input x of dual norm at most B, a record's gradient is x r(x.w). So its
-    norm is at most B max|r|, and its Hoelder constant is at most B^(1 + alpha) times that of the residual. At zero
-    parameters the gap is at most the loss, since no loss is negative. A bound on every record's gradient also bounds
-    every moment of its norm: ``moment_bound`` at any ``moment_order``, and ``moment_bound_2k`` at twice that order.
+    Let r(z) be the derivative of the loss with respect to the logits, and x an input of dual norm at most B. Then a
+    record's gradient is x r(x.w). So its norm is at most B max|r|, and its Hoelder constant is at most B^(1 + alpha)
+    times that of the residual. At zero parameters the gap is at most the loss, since no loss is negative. A bound on
+    every record's gradient also bounds every moment of its norm: ``moment_bound`` at any ``moment_order``, and
+    ``moment_bound_2k`` at twice that order.
 
     An l2 penalty of strength s makes the objective, whose loss is convex, s-strongly convex, and adds s to its
     smoothness. The penalty is not clipped, so bounds on gradients and moments do not include it.
 
     Some constants only mean something together: a Hoelder constant with its exponent, a moment's bound with its order,
-    and a slope by the logit with the slope by the parameters, since their ratio bounds features. If the request gives
+    and a slope in the logit with the slope in the parameters, since their ratio bounds features. If the request gives
     one of such a pair, it must give the other, too.
 
     For a mean, the records themselves are clipped, and no record's norm is larger than the features' bound.
@@ -185,7 +187,7 @@ def _at_zero(loss: Loss, bound: float, norm_order: float, domain: Domain | None)
             loss.steepest(0.0, norm_order) * bound,
             GRADIENT,
             r"B \max_y \|r(0, y)\|",
-            "A record's gradient is its input times the loss's derivative by the logits, which are 0 there.",
+            "A record's gradient is its input times the loss's derivative in the logits, which are 0 there.",
         ),
     ]
     if _holds_zero(domain):
@@ -220,7 +222,7 @@ def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str,
             _HOLDER,
             r"B^{1 + \alpha} H,\; \|r(z) - r(z')\| \le H \|z - z'\|^\alpha",
             "A logit changes by at most B times the change of the parameters, and the gradient by at most B times the "
-            "change of the derivative by the logits.",
+            "change of the derivative in the logits.",
         ),
     ]
 
@@ -228,7 +230,7 @@ def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str,
 def _smoothness(value: float) -> list[Constant]:
     formula = r"B^2 c + s,\; \|\ell''(z)\| \le c"
     words = (
-        "A record's second derivative by the parameters is the one by the logits, multiplied by its input on both "
+        "A record's second derivative in the parameters is the one in the logits, multiplied by its input on both "
         "sides; an l2 penalty adds its strength."
     )
     return [
@@ -248,7 +250,7 @@ def _of_bounded_gradients(slope: float, bound: float, given: Mapping[str, float]
     longest, found = bound * slope, []
     formula = r"G = B \max \|r(z)\|"
     words = (
-        "A record's gradient is its input times the loss's derivative by the logits, which has a bound: everywhere, or "
+        "A record's gradient is its input times the loss's derivative in the logits, which has a bound: everywhere, or "
         "at the logits that the radius of the parameters admits."
     )
     if "link_lipschitz" not in given:
@@ -260,7 +262,7 @@ def _of_bounded_gradients(slope: float, bound: float, given: Mapping[str, float]
                     slope,
                     LOSS,
                     r"\max \|r(z)\|",
-                    "The loss's derivative by the logits has this bound: everywhere, or at the logits that the radius "
+                    "The loss's derivative in the logits has this bound: everywhere, or at the logits that the radius "
                     "of the parameters admits.",
                 )
             )
@@ -313,5 +315,5 @@ def _radius(model: LinearModel, given: Mapping[str, float], norm_order: float, d
     stated = [given[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in given]
     if domain is not None:
         stated.append(largest_norm(domain, model.num_parameters, norm_order))
-    # What is not a length is refused by whoever reads it.
+    # Whoever reads a value that is not a length refuses it.
     return min((length for length in stated if length > 0.0), default=math.inf)

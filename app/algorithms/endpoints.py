@@ -44,8 +44,8 @@ async def calibrate(
     """The answer has the quantity that `solve_for` names, the certified privacy that exactly this value achieves, and
     the other numbers that the theory recommends.
 
-    The smallest noise multiplier, the largest number of iterations or the largest batch size that meets the target, or
-    the certified epsilon or delta of given noise. A target may be (epsilon, delta), rho, mu, the risk of a membership
+    It is the smallest noise multiplier, the most iterations or the largest batch size that meets the target, or the
+    certified epsilon or delta of given noise. A target may be (epsilon, delta), rho, mu, the risk of a membership
     attack, or what remains of a budget: `{"kind": "budget", "budget_id": "bud_..."}`.
     """
     return await answers.respond(

@@ -68,7 +68,7 @@ def _poisson(unknown: str, **changes: Any) -> dict[str, Any]:
     return body
 
 
-#: Other things to solve for and to aim at, all of DP-SGD.
+#: Requests for DP-SGD that solve for other fields or have other targets.
 _QUESTIONS: dict[str, Example] = {
     "full_batch_replace_one": {
         "summary": "Full batches, replace-one: the sensitivity doubles",

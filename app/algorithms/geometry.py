@@ -9,7 +9,7 @@ from app.wire.described import DescribedSchema, record_of, schema_of_any
 from calibrators.geometry import DOMAINS, PENALTIES, Domain, Penalty
 from calibrators.plan import GRADIENT_BOUNDS, GradientBound
 
-if TYPE_CHECKING:  # a checker of types cannot follow how the schemas are made
+if TYPE_CHECKING:  # type checkers cannot follow how the schemas are made
     DomainBody = DescribedSchema
     PenaltyBody = DescribedSchema
     GradientBoundBody = DescribedSchema

@@ -35,7 +35,7 @@ from app.wire.answers import ConventionBody
 from app.wire.events import EventSchema, to_events
 from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
 
-#: A value with which an event is checked before anything is solved.
+#: The value that stands in for an open field while the event is checked, before anything is solved.
 _PROBES = {
     OpenField.NOISE_MULTIPLIER: 1.0,
     OpenField.COUNT: 1.0,

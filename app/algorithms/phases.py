@@ -44,7 +44,7 @@ def _body_of(phase: type[StructuredPhase]) -> type[Schema]:
 
 
 def _as_list(annotation: Any) -> Any:
-    """Tuples are written as lists."""
+    """Return the annotation with lists in place of tuples."""
     if typing.get_origin(annotation) is tuple:
         return GenericAlias(list, (_as_list(typing.get_args(annotation)[0]),))
     return annotation
@@ -58,7 +58,7 @@ CorrelatedStepsBody = create_model(
     momentum=(float, ...),
 )
 
-if TYPE_CHECKING:  # a checker of types cannot follow how the schemas are made
+if TYPE_CHECKING:  # type checkers cannot follow how the schemas are made
     PhaseBody = Schema
 else:
     #: A phase of any kind; one without a kind is noisy gradient steps.

@@ -77,7 +77,7 @@ class PlanBody(Schema):
     dataset_size: int
     neighboring_relation: str
     phases: list[PhaseBody]
-    # What has its default is left out, as in the canonical bytes that the hash is of.
+    # Members that have their default are left out, as in the canonical bytes that are hashed.
     domain: DomainBody | None = Field(
         None, exclude_if=is_none, description="The set to which parameters are confined; if left out, all of R^d."
     )
@@ -97,7 +97,7 @@ class PlanBody(Schema):
 
 
 class LiteralBody(Schema):
-    """The paper's own calibration at this request. For comparison: nothing executes it."""
+    """The paper's own calibration of this request, for comparison only: nothing executes it."""
 
     noise_multiplier: float | None = Field(
         description="Noise on the sum over the contribution bound, if it prints one."

@@ -42,7 +42,7 @@ def refusals(spec: Spec) -> Iterator[None]:
 def _refusal(error: AccountingError, spec: Spec) -> Problem:
     """Point a refusal at a field of the request. The engine's own pointer is to events, which nobody wrote."""
     if isinstance(error, Unreachable):
-        # An evaluation says which of its numbers leaves nothing to the training.
+        # The error of an evaluation points at the number that leaves nothing to the training.
         return unprocessable(error.code, error.detail, *(error.pointer or ("target",)))
     if isinstance(error, NoCostInFilter):
         if isinstance(spec.target, BudgetTarget):
@@ -55,6 +55,6 @@ def _refusal(error: AccountingError, spec: Spec) -> Problem:
 
 
 def _at_its_place(error: AccountingError) -> Problem:
-    """Put the parents of a field before its name, which is all that the calibrators say of its place."""
+    """Complete the pointer to a field: the calibrators give only its name, without the objects that contain it."""
     first = str(error.pointer[0]) if error.pointer else ""
     return from_accounting(error, *_PARENTS.get(first, ()))

@@ -109,7 +109,7 @@ def has_every_certificate(answer: CalibrateAnswer) -> bool:
 
 
 def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | OpenDelta) -> tuple[str, float, int]:
-    """Return which of epsilon and delta is given, its value, and the group size. Certificates are of the other one.
+    """Return which of epsilon and delta is given, its value, and the group size. Certificates state the other one.
 
     Raises:
         Problem: 422 ``unsupported``: the target is of another kind.

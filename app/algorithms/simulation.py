@@ -21,9 +21,9 @@ from calibrators.geometry import L2Penalty
 from calibrators.scopes import Problem, Shape
 from trainer.simulation.attained import MAX_REPETITIONS, Attained, Simulation, before_training, ranked, simulate
 
-#: After so long no further algorithm is begun.
+#: No further algorithm is begun after this many seconds.
 MOST_SECONDS = 100.0
-#: The runs' share of the time limit of a job's process; the rest is for starting and for answering.
+#: The runs' share of the time limit of a job's process; the rest is for starting the process and for its answer.
 SHARE_OF_TIME = 0.8
 
 LABEL = (
@@ -48,7 +48,7 @@ _TAUGHT = (
     "affect the rows, since a perceptron has none."
 )
 
-#: Takes how many algorithms are through, and how many there are.
+#: This is called with the number of algorithms that are done and the number of all of them.
 Reached = Callable[[int, int], None]
 
 

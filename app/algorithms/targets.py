@@ -113,14 +113,14 @@ TargetBody = Annotated[
     Field(discriminator="kind", title="Target"),
 ]
 
-#: The targets of runs: each is a guarantee that is stated of the run's model.
+#: The targets of runs. Each is a guarantee that can be stated about the run's model.
 RunTargetBody = Annotated[
     ApproximateDpTargetBody | PureDpGoal | ZcdpGoal | GaussianDpGoal, Field(discriminator="kind", title="RunTarget")
 ]
 
 
 class AlgorithmChoice(AlgorithmFields):
-    """A run chooses all of this; only the noise follows from its target."""
+    """An algorithm with its options and its target, as a run states them; only the noise is solved for."""
 
     target: RunTargetBody
     solve_for: Literal["noise_multiplier"] = "noise_multiplier"
@@ -286,7 +286,7 @@ def _of_records(epsilon: float, delta: float, group_size: int) -> ApproximateDpT
     return ApproximateDpTarget(epsilon, delta) if group_size == 1 else GroupDpTarget(epsilon, delta, group_size)
 
 
-#: The statements of an attack risk, by the fields that make one.
+#: The ways to state an attack risk, each with the fields that it needs.
 _RISKS: tuple[tuple[str, ...], ...] = (("advantage",), ("fpr", "tpr"), ("prior", "bayes_risk"))
 
 
@@ -306,6 +306,6 @@ def _attack_risk(body: AttackRiskGoal) -> AdvantageTarget | TruePositiveRateTarg
         return AdvantageTarget(body.advantage)
     if body.fpr is not None and body.tpr is not None:
         return TruePositiveRateTarget(body.fpr, body.tpr)
-    assert body.prior is not None  # the only statement left
+    assert body.prior is not None  # this is the only statement that remains
     assert body.bayes_risk is not None
     return BayesRiskTarget(body.prior, body.bayes_risk)

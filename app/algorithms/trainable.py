@@ -9,9 +9,9 @@ from trainer.algorithms import EXECUTIONS
 from trainer.execution import Proposal
 from trainer.models import Model
 
-#: Numbers of all slots together, at most: 4 GiB in float64.
+#: The most numbers that all slots may hold together: 4 GiB in float64.
 MAX_SLOT_NUMBERS = 2**29
-#: A slot's label, its square, whether it is filled, and where it is.
+#: The numbers of a slot besides its features: the label, its square, whether the slot is filled, and its position.
 _NUMBERS_BESIDE_A_ROW = 4
 
 

@@ -44,7 +44,8 @@ _RANDOM_START = "A network starts from random parameters, at which no declared b
 #: The constants that a bound on all gradients implies.
 _OF_GRADIENTS = ("lipschitz", "link_lipschitz", "deviation_tau0", "moment_bound", "moment_bound_2k")
 _OF_CHANGES = ("smoothness", "generalized_smoothness_l0", "holder_exponent", "holder_constant")
-#: Constants that mean something together: where the request gives one, the others are the request's to give.
+#: Groups of constants that have a meaning only together. If the request gives one of a group, it must give the others
+#: too.
 _TOGETHER = (
     frozenset({"lipschitz", "link_lipschitz"}),
     frozenset({"moment_bound", "moment_bound_2k"}),

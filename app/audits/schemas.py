@@ -12,7 +12,7 @@ from app.kit.fields import Identifier, Integer, OptionalInteger, Schema
 from app.wire.answers import ConventionBody, IntervalBody
 from app.wire.events import EventSchema
 
-#: Counted canaries of one audit; the time limit ends most audits of long plans well before.
+#: The most canaries that one audit counts; the time limit ends most audits of long plans well before.
 MAX_TRIALS = 1_000_000
 
 
@@ -52,7 +52,7 @@ class FindingBody(Schema):
 
     delta: float
     claim: IntervalBody = Field(description="The certified epsilon, at delta, of the events that were attacked.")
-    epsilon_lower: float = Field(description="No smaller epsilon is true of what ran.")
+    epsilon_lower: float = Field(description="What ran cannot have a smaller epsilon.")
     confidence: float = Field(description="The confidence of this single finding.")
     score: str = Field(description="What the attacker looked at.")
     rule: dict[str, float | int | None] = Field(description="Chosen on a pilot, before the counted trials.")

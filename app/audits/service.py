@@ -41,7 +41,7 @@ from trainer.audit.audit import AuditCancelled, attacked_events, audit
 from trainer.audit.held_out import TWO_CLASSES
 from trainer.held_out import Layout
 
-#: The audit's share of the time limit of its process; the rest is for starting and for answering.
+#: The audit's share of the time limit of its process; the rest is for starting the process and for its answer.
 SHARE_OF_TIME = 0.8
 
 

@@ -14,7 +14,7 @@ from app.secrets import versions
 from app.secrets.material import Purpose, SecretMaterial, kept_name
 from app.tables.access import SecretVersion
 
-#: The number of characters of a check value that are shown: enough to compare by eye.
+#: The number of characters of a check value that are shown: enough to compare two values by eye.
 _SHOWN = 16
 
 
@@ -60,7 +60,7 @@ def admit(context: Context) -> None:
         values[purpose] = context.secrets.check_value(purpose, 1)
     with context.database.write() as session:
         versions.enter_first(session, values, context.clock())
-        # Another server may have been first: then nothing of this one's stays.
+        # If another server entered its versions first, those count, and the secrets of this one must agree with them.
         _check(context.secrets, versions.all_versions(session))
 
 
@@ -162,7 +162,8 @@ def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bo
                     key.revoked_at, kind = now, EntryKind.END
                     revoked.append(key.id)
                 else:
-                    # Only the token from before a rotation is under it: the key goes on with its newest one.
+                    # Only the token from before a rotation is hashed under this version: the key keeps its newest
+                    # token.
                     key.previous_token_hash = key.previous_token_until = None
                     kind = EntryKind.CHANGE
                 session.flush()

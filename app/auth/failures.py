@@ -15,9 +15,9 @@ from collections.abc import Callable
 from app.auth.buckets import TokenBucket
 from app.problems import Problem
 
-#: Addresses that are remembered; the one that was heard of least lately is forgotten first.
+#: The most addresses that are remembered; beyond that, the address with the oldest failure is forgotten.
 MOST_PEERS = 10_000
-#: The prefix of an IPv6 address that is counted: a customer has any number of addresses below it.
+#: IPv6 addresses are counted by a prefix of this length, since one customer has any number of addresses below it.
 _IPV6_PREFIX = 64
 
 
@@ -54,8 +54,8 @@ class FailedAttempts:
         if bucket.take(now):
             return refusal
         detail = (
-            "Too many attempts without a valid key came from this address. A valid key is still answered; try another "
-            "one later."
+            "Too many attempts without a valid key came from this address. A valid key is still accepted; wait before "
+            "you try another key."
         )
         return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(bucket.seconds_until(1.0))})
 

@@ -42,16 +42,17 @@ _LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", r
 _FORWARDING = frozenset({"forwarded", "x-real-ip", "via"})
 _FORWARDING_PREFIX = "x-forwarded-"
 
-#: Answered without a key: liveness for supervisors; the documentation, the dashboard's files and the page on which one
-#: signs in, which hold no data.
+#: Paths that are answered without a key. Supervisors ask for liveness; the documentation, the dashboard's files and the
+#: sign-in page hold no data.
 _ALWAYS_OPEN = "/health/"
 _OPEN_WITH_KEYS = ("/docs", "/openapi.json", "/dashboard/assets", sessions.SIGN_IN)
-#: Without keys, open to the machine itself: they depend on nothing that is stored, but where a body names a budget or a
-#: data set, which `app.auth.reach` refuses. `/v1/algorithms` with all below it.
+#: Calculations, which a server without keys answers to every caller on its own machine. They depend on nothing that is
+#: stored; a body that names a budget or a data set is refused by `app.auth.reach`. All paths below `/v1/algorithms` are
+#: open in the same way.
 CALCULATIONS = KNOWN_ANSWERS | {"/v1/assumptions"}
 _DESCRIPTIONS = "/v1/algorithms"
 _CALCULATORS = ("/dashboard/calibrate", "/dashboard/import", "/dashboard/compare", "/dashboard/algorithms")
-#: Threads that look up keys from addresses from which too many were wrong.
+#: The number of threads that look up keys for addresses that sent too many wrong ones.
 _THREADS_FOR_SUSPECTS = 2
 
 
@@ -104,7 +105,7 @@ class Guard:
         else:
             principal = await run_in_threadpool(self._admit, scope)
         if principal is not None and principal not in (LOOPBACK, ANYBODY) and self.memory.is_due_for_a_note(principal):
-            # Nobody waits for it: on SQLite it may have to wait for another's transaction.
+            # The request does not wait for this note, which on SQLite may have to wait for another transaction.
             asyncio.get_running_loop().run_in_executor(None, service.note_use, self.context, principal.id)
         return principal
 
@@ -178,8 +179,8 @@ class Guard:
             sessions.check_same_origin(self.context.settings, headers)
 
     def _shown(self, scope: Scope, headers: Headers) -> tuple[KeyMemory, str | None]:
-        """Return a request's credential and the function that checks it: a session opens pages, a key everything
-        else."""
+        """Return the memory that checks a request's credential, and the credential: a session for pages, a key for
+        everything else."""
         if sessions.is_page(scope["path"]):
             return self.sessions, sessions.cookie_of(self.context.settings, headers)
         return self.memory, _token(headers)
@@ -194,7 +195,7 @@ class Guard:
             counted = self.failures.count(scope.get("client"), refusal)
             if counted is not refusal:
                 return counted.response(request_id_of(scope))
-        if "hx-request" in headers:  # the whole page is to go there, not the part that is asked for
+        if "hx-request" in headers:  # htmx asks for a part of a page, but the whole page must go to the sign-in
             return Response(status_code=401, headers={"HX-Redirect": address})
         return RedirectResponse(address, 303)
 
@@ -237,7 +238,7 @@ def check_loopback(scope: Scope, headers: Headers) -> None:
     else:
         return
     detail = (
-        f"This server has no key yet and answers its own machine alone: {reason}. "
+        f"This server has no key yet and answers only its own machine: {reason}. "
         "Create a key with `epsilond keys create`."
     )
     raise Problem(403, "loopback_only", detail)

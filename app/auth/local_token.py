@@ -28,7 +28,7 @@ from app.settings import Settings
 
 PREFIX = "epsilond_local_"
 _LINE = re.compile(rf"Authorization: Bearer ({PREFIX}[a-z2-7]{{52}})\n?")
-#: Longer than the line: a file that others put there is not read as a whole.
+#: More than the line has, so that a large file that others put there is not read as a whole.
 _MOST_BYTES = 200
 
 
@@ -71,7 +71,8 @@ def remove(context: Context) -> None:
 
 def read(settings: Settings) -> str | None:
     """Return the token; None if there is no such file, or if others could have written or read it."""
-    # Each request comes here, so that no file object is made for it. Nobody's link is followed, and no pipe waited for.
+    # Every request comes here, so no file object is made. Symbolic links are not followed, and pipes are not waited
+    # for.
     try:
         descriptor = os.open(settings.local_token_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

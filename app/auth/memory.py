@@ -10,11 +10,11 @@ from app.auth import local_token, service, sessions
 from app.auth.principal import Principal
 from app.context import Context
 
-#: For this long another process's change of keys may go unnoticed: a revocation, or the first key.
+#: The seconds for which a change of keys by another process may go unnoticed: a revocation, or the first key.
 SECONDS = 1.0
-#: The use of a key is noted this often, seconds: a write, and nobody asks for more than living or dead.
+#: The seconds between two notes of a key's use. Each is a write, and readers only ask whether a key is still in use.
 NOTED_EVERY_S = 600.0
-#: Keys that are remembered before all are forgotten.
+#: The number of keys that are remembered; beyond that, all are forgotten.
 _MOST = 1000
 
 

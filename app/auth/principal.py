@@ -75,10 +75,10 @@ class Principal:
         return [each for place, each in enumerate(ids, 1) if self.reaches("/".join(ids[:place]))]
 
 
-#: Whoever shows the token of a server without keys (`app.auth.local_token`), on its own machine.
+#: The principal on a server without keys who sends the token of `app.auth.local_token` from the server's own machine.
 LOOPBACK = Principal(kinds.LOOPBACK, frozenset(Scope), "this machine")
-#: All who show nothing to a server without keys, on its own machine. The guard lets them calculate and nothing else;
-#: with what is stored they reach nothing.
+#: Everyone on the machine of a server without keys who sends no token. The guard allows them calculations only, and
+#: they reach nothing that is stored.
 ANYBODY = Principal("anybody", frozenset({Scope.ANALYST}), "anybody", budgets=())
-#: The service itself, where nobody's request is behind what is done.
+#: The service itself, for work that no request asked for.
 SERVICE = Principal(kinds.SERVICE, frozenset(), "the service")

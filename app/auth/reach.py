@@ -110,7 +110,7 @@ class _Kind:
         return session.scalar(statement) is not None
 
 
-#: By the name of the parameter, in paths and bodies alike.
+#: The kinds of stored things, by the name of the parameter that holds an id, in paths and in bodies alike.
 KINDS: Mapping[str, _Kind] = {
     "budget_id": _Kind("budget", Budget.id, budgets),
     "reservation_id": _Kind("reservation", Reservation.id, reservations),

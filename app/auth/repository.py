@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from app.tables.access import ApiKey
 
-#: What is read of budgets here. Their model would load the accounting, for which the commands of keys need not wait.
+#: The columns of budgets that are read here. Their model would load the accounting, which commands about keys need not
+#: wait for.
 _BUDGETS = table("budgets", column("id", String), column("path", String))
 
 

@@ -14,7 +14,7 @@ from app.kit.fields import INTEGRAL, Identifier, Integer, Name, OptionalInteger,
 from app.problems import unprocessable
 from app.tables.access import ApiKey
 
-#: Ten years: who wants a key for longer wants one without an end.
+#: Ten years. Whoever wants a key for longer should make one without an end.
 MAX_EXPIRES_IN_S = 10 * 366 * 24 * 3600
 
 Rate = Annotated[float, Field(ge=0, le=1e6)]

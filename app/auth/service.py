@@ -31,12 +31,12 @@ from app.secrets import versions
 from app.secrets.material import Purpose, SecretUnavailable
 from app.tables.access import ApiKey
 
-#: A key names its own row, then 256 random bits: found by the first part, proved by all of it.
+#: A token contains the id of its key, by which the key is found, and 256 random bits. The whole token proves the key.
 TOKEN = re.compile(r"epsilond_([a-z2-7]{24})_([a-z2-7]{52})")
 
-#: Budgets that one key may name.
+#: The most budgets that one key may name.
 MAX_BUDGETS = 50
-#: The old token of a rotated key is good for so long at most.
+#: The longest time for which the old token of a rotated key stays valid.
 MAX_OVERLAP_S = 7 * 24 * 3600
 _NO_HASH = "0" * 64
 
@@ -173,7 +173,7 @@ def authenticate(context: Context, token: str) -> Principal | None:
     with context.database.read() as session:
         key = repository.find(session, f"key_{parts[1]}")
         newest = versions.newest(session, Purpose.KEYS)
-    # Both comparisons are made whatever is found, and each looks at every character whatever the first ones are.
+    # Both comparisons are always made, and each takes the same time whichever characters differ.
     given = token_hash(context, token, newest if key is None else key.secret_version)
     is_newest = hmac.compare_digest(_NO_HASH if key is None else key.token_hash.ljust(64, "0"), given)
     previous = None if key is None else key.previous_token_hash
@@ -246,8 +246,8 @@ def rotate_key(
     until = key.previous_token_until
     if overlap and until is not None and until > now:
         detail = (
-            f"The key was rotated before, and the token from then is good until {format_moment(until)}. Wait, or give "
-            "overlap_s 0, which ends every older token at once."
+            f"The key was rotated shortly before, and its last token is good until {format_moment(until)}. Wait, or "
+            "give overlap_s 0, which ends every older token at once."
         )
         raise Problem(409, "rotation_in_progress", detail)
     token = _new_token(key.id)
@@ -354,7 +354,7 @@ def note_use(context: Context, key_id: str) -> None:
         return
 
 
-# How often this process has changed the keys of a database.
+# The number of changes that this process has made to the keys of each database.
 _CHANGES: WeakKeyDictionary[Database, int] = WeakKeyDictionary()
 
 

@@ -32,9 +32,9 @@ from app.settings import Settings
 from app.tables.access import ApiKey
 
 LONGEST = timedelta(hours=12)
-#: Browsers keep others from setting a cookie whose name begins so, and take it by https alone.
+#: Browsers accept a cookie with this prefix only over https, and no other host can set it.
 COOKIE_OF_HTTPS = "__Host-epsilond_session"
-#: Below a path, which the other may not have: it is sent there alone.
+#: The cookie of a service below a path, which `__Host-` does not allow: the browser sends it only to that path.
 COOKIE_OF_HTTPS_BELOW = "__Secure-epsilond_session"
 COOKIE = "epsilond_session"
 
@@ -48,7 +48,7 @@ _COOKIE = re.compile(
     r"\.(?P<end>[0-9]{1,11})\.(?P<code>[0-9a-f]{64})"
 )
 _NO_HASH = "0" * 64
-# A path of ours with its query: browsers read `//x`, and a backslash in its place, as another site.
+# A path of this service with its query. Browsers read `//x`, and a backslash in place of a slash, as another site.
 _OWN_ADDRESS = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
 _LONGEST_ADDRESS = 4000
 
@@ -124,7 +124,7 @@ def authenticate(context: Context, cookie: str) -> Principal | None:
         return None
     with context.database.read() as session:
         key = repository.find(session, parts["id"])
-        # Compared whatever is found, and to the last character.
+        # The comparison is always made, and takes the same time whichever characters differ.
         is_right = hmac.compare_digest(_NO_HASH if key is None else _code(context, key, _named(cookie)), parts["code"])
         if key is None or key.has_ended(context.clock()) or not is_right:
             return None
@@ -185,7 +185,7 @@ def sign_in_address(settings: Settings, scope: Scope, headers: Headers) -> str:
         return SIGN_IN
     query = scope["query_string"].decode("latin-1")
     wanted = scope["path"] + (f"?{query}" if query else "")
-    if "hx-request" in headers:  # a part of a page, and the whole is what is wanted
+    if "hx-request" in headers:  # htmx asks for a part of a page, but the whole page is wanted
         shown = _parts(headers.get("hx-current-url", ""))
         wanted = shown.path.removeprefix(settings.public_path) + (f"?{shown.query}" if shown.query else "")
     address = own_address(wanted)
@@ -212,7 +212,7 @@ def check_same_origin(settings: Settings, headers: Headers) -> None:
         ours = f"{known.scheme}://{known.authority}"
         is_ours = [origin.lower() for origin in origins] == [ours]
     if not is_ours or headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        detail = f"The dashboard takes commands from its own pages alone: the header Origin must name {ours}."
+        detail = f"The dashboard takes commands only from its own pages: the header Origin must name {ours}."
         raise Problem(403, "other_origin", detail)
 
 

@@ -21,9 +21,9 @@ from app.context import Context
 from app.observability.request_id import request_id_of
 from app.problems import Problem
 
-#: What is not asked for a while adds up to this many seconds of requests, which may then come at once.
+#: Unused requests add up to those of this many seconds, which may then come at once.
 BURST_S = 2.0
-#: Keys whose use is remembered before those that are at rest are forgotten.
+#: The number of keys whose use is remembered; beyond that, those that are at rest are forgotten.
 _MOST = 10_000
 #: The paths that are limited; documentation and health are not.
 _LIMITED = "/v1/"
@@ -39,7 +39,7 @@ class Limits:
 
     @property
     def burst(self) -> int:
-        """Return requests that may come at once."""
+        """Return the number of requests that may come at once."""
         return max(1, math.floor(self.requests_per_second * BURST_S))
 
 

@@ -25,17 +25,18 @@ from typing import IO
 from app.backups.manifest import ArchiveRefused, Content, FileContent, Manifest, TableContent, read_manifest
 
 _MANIFEST, _SEAL = "manifest.json", "seal"
-#: A manifest has a line for each file; this many bytes are those of half a million.
+#: The largest manifest that is read. It has a line for each file, and half a million lines have this many bytes.
 _MOST_MANIFEST_BYTES = 128 * 2**20
-#: A row is read as a whole. The largest that the service writes is a run whose request came with its data.
+#: The largest row that is read, as a whole. The largest that the service writes is a run whose request contained its
+#: data.
 MOST_ROW_BYTES = 256 * 2**20
 _PART_BYTES = 2**20
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 1
 
-#: Errors that `zipfile` raises on bytes that are no archive.
+#: The errors that `zipfile` raises for bytes that are not an archive.
 _NOT_AN_ARCHIVE = (
-    OSError,  # a place before the beginning
+    OSError,  # a seek to a negative position
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -47,9 +48,9 @@ _NOT_AN_ARCHIVE = (
     RuntimeError,
 )
 
-#: Gives the seal of a manifest's bytes.
+#: This returns the seal of a manifest's bytes.
 Seal = Callable[[bytes], str]
-#: Is told how many bytes were done since it was called last.
+#: This is called with the number of bytes that were done since the last call.
 Done = Callable[[int], None]
 
 
@@ -65,7 +66,7 @@ class ArchiveWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # It would be closed later anyway, and that fails where there is no room.
+        # The file would be closed later anyway, and closing it fails on a full disk.
         with suppress(OSError, ValueError):
             self._archive.close()
 
@@ -99,7 +100,7 @@ class ArchiveReader:
         infos = archive.infolist()
         self._infos = {info.filename: info for info in infos}
         if len(self._infos) < len(infos):
-            raise ArchiveRefused("It has two members of one name.")
+            raise ArchiveRefused("It has two members with the same name.")
         for info in infos:
             if info.compress_type not in _COMPRESSIONS or info.flag_bits & _ENCRYPTED:
                 raise ArchiveRefused(f"Its member {info.filename!r} is not stored as this program stores it.")
@@ -125,7 +126,7 @@ class ArchiveReader:
             )
 
     def check(self, done: Done) -> None:
-        """Read everything.
+        """Read every member, and compare it with the manifest.
 
         Raises:
             ArchiveRefused: a member is not what was written.
@@ -168,7 +169,7 @@ class ArchiveReader:
         digest, size = hashlib.sha256(), 0
         try:
             with self._archive.open(self._infos[content.member]) as member:
-                # One byte more than there should be is asked for, so that what is too long is found.
+                # One byte more than expected is asked for, so that a member that is too long is noticed.
                 while part := read(member, content.bytes + 1 - size):
                     digest.update(part)
                     size += len(part)

@@ -26,7 +26,7 @@ from app.tables.states import RunState
 #: Tables, and columns as ``table.column``, that a backup leaves out, and why. A column that is left out has no value
 #: after a restore.
 LEFT_OUT: Mapping[str, str] = {
-    "ledger_uses": "They count what keys have written on a day, for quotas alone; a restored ledger counts anew.",
+    "ledger_uses": "They count what keys have written on a day, only for quotas; a restored ledger counts anew.",
     "merkle_trees.awaited_leaf_index": "It goes with the next one.",
     "merkle_trees.awaited_transaction": "It counts the transactions of one database server, and another counts anew.",
 }

@@ -29,7 +29,7 @@ from app.ledger.verdicts import describe
 from app.ledger.verification import verify
 from app.tables.ledger import Budget
 
-#: Rows that are read at once.
+#: The number of rows that are read at once.
 _ROWS = 1000
 
 
@@ -53,7 +53,7 @@ def make_backup(context: Context, path: Path, done: Done, *, verifies: bool = Tr
 
     Args:
         context: The process's context; its database is at the newest schema.
-        path: The new file, for its owner alone, in a folder that exists.
+        path: The new file, which only its owner can read, in a folder that exists.
         done: Called with the number of bytes that were written, or read again.
         verifies: Whether the books are verified, in the same snapshot.
 
@@ -66,7 +66,8 @@ def make_backup(context: Context, path: Path, done: Done, *, verifies: bool = Tr
         OSError: the file cannot be written.
     """
     try:
-        # What is committed gets its place in the tree before: verification elsewhere then has all of it.
+        # Committed entries get their places in the tree first, so that verification of the restored backup covers all
+        # of them.
         integrate(context.database)
     except CannotIntegrate:
         raise BackupRefused("The tree over the entries is damaged: `epsilond ledger verify` names the place.") from None
@@ -153,7 +154,7 @@ def _write_table(
     try:
         content = writer.write(f"tables/{name}.ndjson", lines(), is_compressed=True)
     except (UnreadableRow, ValueError, TypeError, OverflowError) as error:
-        # What reads a value may fail before it can be looked at.
+        # The database driver may fail to read a value before this code can check it.
         raise BackupRefused(
             f"The table {name} cannot be read: {error}. `epsilond ledger verify` may say more."
         ) from None
@@ -175,7 +176,7 @@ def _write_files(
             continue
         files.append(FileContent(path=name, **content.model_dump()))
     if absent:
-        # A data set that was deleted since the view began has no file any more, and needs none.
+        # The file of a data set that was deleted since the view began is gone, and is not needed.
         with context.database.read() as now:
             absent &= set(belonging_files(now, context))
     return files, sorted(path.relative_to(folder).as_posix() for path in absent)

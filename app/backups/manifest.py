@@ -11,15 +11,15 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-#: Archives of other versions are refused: what they hold may mean something else.
+#: Archives of other versions are refused, since their contents may mean something else.
 FORMAT_VERSION: Final = 1
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-#: A file of the data folder: one of its folders, and a name that leads nowhere else.
+#: A file of the data folder: the name of one of its folders, and a file name that cannot lead out of that folder.
 FilePath = Annotated[str, StringConstraints(pattern=r"^(datasets|models)/[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")]
-#: How the values of a column are written (`app.backups.rows`).
+#: How the values of a column are written; see `app.backups.rows`.
 Kind = Literal["integer", "boolean", "real", "text", "json", "bytes", "moment"]
 
 
@@ -117,7 +117,7 @@ class Manifest(_Record):
 
     @property
     def total_bytes(self) -> int:
-        """Return the size of everything."""
+        """Return the total size of the contents in bytes."""
         return sum(content.bytes for content in self.contents)
 
     def to_bytes(self) -> bytes:

@@ -34,13 +34,13 @@ from app.ledger.verdicts import describe
 from app.ledger.verification import verify
 from app.secrets.material import Purpose
 
-#: Folders that must be empty before a restore.
+#: The folders that must be empty before a restore.
 _FOLDERS = ("datasets", "models", "checkpoints")
 _ROWS = 500
 _MARK = b"""A backup is being restored into this folder, or a restore was interrupted. `epsilond restore`, called
 again, removes what lies in datasets, models and checkpoints here, and begins anew.
 """
-#: The suffixes of a database's file and of those that SQLite keeps beside it.
+#: The suffixes of the database file and of the files that SQLite keeps beside it.
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
@@ -52,8 +52,8 @@ def restore(context: Context, archive: ArchiveReader, done: Done) -> None:
     """Restore the database and the data folder from the backup.
 
     Guarantees:
-        - checked_first: nothing is written before every member of the archive was compared with its manifest, and that
-          with its seal.
+        - checked_first: nothing is written before every member of the archive was compared with the manifest, and the
+          manifest with its seal.
         - whole_or_nothing: the database has either nothing, or all that the backup has, in books that are valid.
         - again: after a crash the same call succeeds.
 
@@ -111,7 +111,7 @@ def _write(context: Context, archive: ArchiveReader, done: Done) -> None:
             _write_file(context, archive, file, done)
         with _new_database(context.database) as database:
             _write_database(database, archive, done)
-    except BaseException:  # Ctrl+C, too
+    except BaseException:  # Ctrl+C included
         if _is_empty(context.database):
             _clear(context)
             context.settings.unfinished_restore_file.unlink()
@@ -237,7 +237,7 @@ def _write_database(database: Database, archive: ArchiveReader, done: Done) -> N
             upgrade_within(connection)
             _check_books(connection, manifest.ledger)
     except (IntegrityError, DataError, BrokenReferences) as error:
-        # The first line of the driver's words alone: what follows may quote rows.
+        # Only the first line of the driver's message, since the lines after it may quote rows.
         words = str(getattr(error, "orig", error)).partition("\n")[0]
         raise ArchiveRefused(f"Its rows do not fit together: {words}.") from None
 

@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeEngine
 from app.backups.manifest import ArchiveRefused, Kind
 from app.tables.base import UtcDateTime
 
-#: The type that a column of each kind is read and written as.
+#: The type with which columns of each kind are read and written.
 _TYPES: Mapping[Kind, TypeEngine[Any]] = {
     "integer": sa.BigInteger(),
     "boolean": sa.Boolean(),
@@ -60,7 +60,7 @@ def kind_of(column: sa.Column[Any]) -> Kind:
         TypeError: the column is of a type that has no kind yet.
     """
     type_: Any = column.type
-    # SQLAlchemy's own decorators are stored in another way on each database.
+    # SQLAlchemy's own decorators (Interval, PickleType) are stored differently on each database.
     while isinstance(type_, sa.TypeDecorator) and not isinstance(type_, sa.Interval | sa.PickleType):
         type_ = type_.impl_instance
     for known, kind in _OF_SQL:

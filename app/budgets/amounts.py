@@ -9,14 +9,14 @@ from typing import Annotated, Any, LiteralString
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-#: One nano-unit, the grain of every amount.
+#: One nano-unit; every amount is a multiple of it.
 MIN_AMOUNT = Decimal("1e-9")
-#: One atto-unit, the grain of delta where it adds up.
+#: One atto-unit; where deltas add up, each is a multiple of it.
 MIN_DELTA = Decimal("1e-18")
-#: More digits than an amount can have: reading one never rounds it.
+#: More digits than an amount can have, so that reading an amount never rounds it.
 _ALL_DIGITS = Context(prec=60)
 _DECIMAL = r"^[0-9]{1,7}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$"
-# Pydantic's own names of the two faults, for which the contract has its words.
+# Pydantic's names of the two faults for which the contract has words of its own.
 _WRONG_TYPE, _WRONG_FORM = "decimal_type", "string_pattern_mismatch"
 _WHAT_IS_RIGHT: LiteralString = 'Input should be a number, or a decimal string such as "0.25"'
 

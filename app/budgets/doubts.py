@@ -10,7 +10,8 @@ from decimal import ROUND_CEILING, Decimal
 
 from accounting.best_guess import under_epsilon, under_mu, under_rho
 
-#: Epsilon reaches it at 9.2, mu at 7.4 and rho at 7.8. Beyond it a limit means nothing in practice.
+#: An attacker whose advantage is at least this much distinguishes nearly always, so such a limit means nothing in
+#: practice. Epsilon reaches it at 9.2, mu at 7.4 and rho at 7.8.
 _NOTHING_IS_PROVED = 0.9999
 #: One record in a thousand.
 _LARGE_DELTA = 1e-3

@@ -152,7 +152,7 @@ def correct_charge(
     """Raises a charge, even beyond the limit, because the truth is never refused; such a budget admits nothing until it
     has room again. Lowering a charge needs the scope `corrections`.
     """
-    # Nowhere else is an empty list one of events; here it says that nothing happened.
+    # An empty list is accepted here only: it says that nothing happened.
     events = to_events(request.events) if request.events else None if request.events is None else ()
     charge_delta = None if request.charge is None else request.charge.delta
 

@@ -25,9 +25,10 @@ from app.problems import Problem
 from app.tables.ledger import Budget
 from app.wire.answers import IntervalBody
 
-#: Different steps that are composed tightly, and how long that may take: a few of Laplace noise take seconds.
+#: The most different steps that are composed tightly, in all and with sampling, and the seconds that this may take: a
+#: few steps of Laplace noise take seconds.
 MAX_STEPS, MAX_SAMPLED_STEPS, MOST_SECONDS = 300, 60, 20.0
-#: Tight numbers that are remembered before all are forgotten.
+#: The number of tight results that are remembered; beyond that, all are forgotten.
 _MOST_REMEMBERED = 1024
 
 CAVEAT = (
@@ -48,7 +49,7 @@ def exposed_steps(session: Session, budget: Budget) -> Steps:
 
 
 def report(context: Context, path: Path, steps: Steps, delta: float) -> ReportBody:
-    """Return the report at ``delta`` on a budget and, for what is left, on those above it."""
+    """Return the report on a budget at ``delta``. What is left also depends on the budgets above it."""
     state = path[0]
     answer, warnings = _tight(context, steps, state.relation, delta)
     return ReportBody(

@@ -53,7 +53,7 @@ def overdue_counts(session: Session, budget_ids: Sequence[str], now: datetime) -
         select(Reservation.budget_id, func.count())
         .where(
             Reservation.budget_id.in_(budget_ids),
-            Reservation.resolved_at.is_(None),  # said for the index, which holds the open ones alone
+            Reservation.resolved_at.is_(None),  # this condition lets the index of open reservations be used
             Reservation.state == str(ReservationStatus.STARTED),
             Reservation.expires_at <= now,
         )

@@ -19,7 +19,7 @@ from app.wire.answers import IntervalBody
 
 MAX_AMOUNT = 10**6
 MAX_LABELS = 32
-#: Budgets above one another, the root included.
+#: The most budgets from a root down to a budget, both included.
 MAX_DEPTH = 8
 LabelName = Annotated[str, Field(min_length=1, max_length=100, pattern=PRINTABLE)]
 LabelValue = Annotated[str, Field(max_length=200, pattern=PRINTABLE)]
@@ -92,7 +92,7 @@ class RenyiDpLimit(_Limit):
     )
 
     def description(self, *, of_another: bool = False) -> dict[str, Any]:
-        """Return what the filter reads. A new budget has the newest conversion; the oldest budgets name none."""
+        """Return the description that the filter is made from. It names the newest conversion to epsilon."""
         return {**super().description(of_another=of_another), "conversion": CANONNE}
 
 

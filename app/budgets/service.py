@@ -91,7 +91,7 @@ def correction(
         may_lower: Whether the charge may become smaller.
 
     Raises:
-        Problem: 404; 422 of the price.
+        Problem: 404; 422 if there is no price.
     """
     with context.database.read() as session:
         state = rows.reservation_state(reservations.get_reservation(session, reservation_id))
@@ -142,7 +142,7 @@ def _filter(given: FilterSchema, parent: PrivacyFilter | None) -> PrivacyFilter:
     try:
         if parent is None:
             return filter_from_json(given.description())
-        # A request that does not say a kind means the parent's, where that has such fields.
+        # A request without a kind takes the parent's kind if that kind has the given fields.
         fields = given.description(of_another=True)
         return parent.with_limit(fields if fields.keys() <= parent.to_json().keys() else given.description())
     except AccountingError as error:

@@ -105,7 +105,8 @@ def spending(
 def _key(session: Session, group_by: GroupBy) -> ColumnElement[str]:
     is_sqlite = session.get_bind().dialect.name == "sqlite"
     if group_by.is_time:
-        # Literals: PostgreSQL takes two parameters for two values, and the expression stands in several clauses.
+        # Numbers are written as literals, because PostgreSQL would take equal parameters in two clauses for different
+        # ones.
         letters: ColumnElement[int] = literal_column("10" if group_by is GroupBy.DAY else "7")
         moment = Reservation.resolved_at
         text = moment if is_sqlite else cast(func.timezone(literal_column("'UTC'"), moment), Text)
@@ -115,7 +116,7 @@ def _key(session: Session, group_by: GroupBy) -> ColumnElement[str]:
         GroupBy.PRINCIPAL: Reservation.principal_id,
         GroupBy.MECHANISM: Reservation.mechanisms,
     }[group_by]
-    # By code points, as SQLite and Python sort, whatever the database's language is.
+    # Sorts by code points, as SQLite and Python do, whatever the database's language is.
     return type_coerce(column, Text) if is_sqlite else collate(column, "C")
 
 

@@ -31,7 +31,7 @@ from app.settings import Settings
 
 commands = typer.Typer(rich_markup_mode=None)
 
-#: The progress bar advances each time this many bytes are done.
+#: The progress bar advances after every this many bytes.
 _STEP_BYTES = 2**20
 
 Archive = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The file of a backup.")]

@@ -110,7 +110,7 @@ def create(
 
 def _doubts(server: Server, asked_for: Any) -> list[str]:
     """Return doubts about a requested budget. The request may be any JSON."""
-    from app.budgets.doubts import doubts, same_name  # no other command waits for it
+    from app.budgets.doubts import doubts, same_name  # imported here, since no other command needs it
 
     if not isinstance(asked_for, Mapping):
         return []
@@ -372,7 +372,7 @@ def _of_limit(budget: Mapping[str, Any], part: str) -> str:
     name = next(name for name in ("epsilon", "rho", "mu") if budget[name] is not None)
     said = f"{name} {budget[name][part]}"
     if budget["filter"]["kind"] == "approximate_dp":
-        # Its deltas add up, too.
+        # In this kind of budget, deltas add up as well.
         return f"{said}, delta {budget['amounts']['remaining' if part == 'left' else part]['delta']}"
     return said
 

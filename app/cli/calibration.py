@@ -15,7 +15,7 @@ from app.cli.requests import NeededFile, RequestFile, asked, words
 
 commands = typer.Typer(rich_markup_mode=None)
 
-#: In the tables; JSON has all of a list.
+#: The most entries of a list that tables show; JSON has all of them.
 _SHOWN = 4
 
 
@@ -107,7 +107,7 @@ def calibrate(
         ("--certificate", "/certificate", None if certificate is None else True),
     ]
     question = asked(request, fields)
-    # Imported here, as below: what --help shows needs none of it.
+    # Imported here, as below, because `--help` does not need it.
     from app.algorithms import service
     from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
     from app.algorithms.questions import names_a_budget
@@ -219,7 +219,8 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
 
 
 def _chosen(found: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return the choices for what the request left out about the loop. Another loop would need other noise."""
+    """Return what was chosen for the training loop because the request left it out. Another loop would need other
+    noise."""
     chosen = {choice["name"]: choice["value"] for choice in found.get("choices", ())}
     facts = {}
     for name in ("algorithm", "gradient_bound"):

@@ -80,7 +80,7 @@ def re_encrypt(as_json: AsJson = False) -> None:
         print_text(f"{outcome.done} file(s) were encrypted with the newest data key.")
         if outcome.left:
             print_text(
-                f"{outcome.left} file(s) are left, of runs or uploads in progress. Call it again when they have ended."
+                f"{outcome.left} file(s) of runs or uploads in progress are left. Run this again when those have ended."
             )
     if outcome.unreadable:
         print_warnings(

@@ -33,7 +33,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(descriptor)
-    except BaseException as error:  # Ctrl+C, or a database that fails half-way, too
+    except BaseException as error:  # Ctrl+C included, and a database that fails half-way
         path.unlink(missing_ok=True)
         if isinstance(error, OSError):
             fail(f"Cannot write to {path}: {error.strerror}. Nothing is left of it.")

@@ -16,7 +16,7 @@ from app.cli.requests import RequestFile, asked, words
 
 commands = typer.Typer(rich_markup_mode=None)
 
-#: More than is read, to see that there is more.
+#: One character more than is accepted, so that a longer text is noticed.
 _MOST_CHARACTERS = 2**16
 
 
@@ -70,7 +70,7 @@ def import_call(
         ("FILE", "/source", None),
     ]
     question = asked(request, fields)
-    # Imported here: what --help shows needs none of it.
+    # Imported here, because `--help` does not need it.
     from app.cli.in_process import answer
     from app.privacy.imports import ImportRequest, answer_import
 

@@ -46,7 +46,7 @@ def answer(
         exclude_unset, exclude_none: Which values the endpoint leaves out of the answer.
     """
     collector.resume()
-    # No setting has a part in it, and the database in memory is never opened.
+    # No setting matters here, and the database in memory is never opened.
     context = Context(
         Settings.model_construct(),
         Database("sqlite://"),

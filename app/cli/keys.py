@@ -23,7 +23,7 @@ from app.problems import Problem
 
 commands = typer.Typer(
     name="keys",
-    help="API keys of the server on this machine.\n\nWith none created, it answers this machine alone.",
+    help="API keys of the server on this machine.\n\nUntil a key is created, it answers only this machine.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -32,7 +32,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST_DAYS = 3660
 
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The id, as `keys list` shows it.")]
-KeyOutput = Annotated[Path | None, typer.Option(help="Write the key to this new file, for its owner alone.")]
+KeyOutput = Annotated[Path | None, typer.Option(help="Write the key to this new file, which only its owner can read.")]
 
 
 @commands.command("create", epilog=example("epsilond keys create --name notebook --scope analyst --expires-in 90d"))
@@ -65,7 +65,7 @@ def create_key(
             _tell_of_none(as_json)
             return
         twins = [key.id for key in auth.list_keys(context) if key.name == name and not key.has_ended(context.clock())]
-        # Opened before the key exists: a file that cannot be written must not cost a key.
+        # The file is opened before the key is made, so that a file that cannot be written does not cost a key.
         target = new_private_file(output) if output else None
         try:
             created = auth.create_key(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The first three lines are a shell script that starts Python with this file, and a text that Python ignores: a path
-# after #! may neither be long nor hold a space.
+# The first three lines are a shell script that starts Python with this file, and to Python they are a string that it
+# ignores. A path after `#!` may neither be long nor contain a space.
 _PROGRAM = """\
 #!/bin/sh
 '''exec' {python} "$0" "$@"

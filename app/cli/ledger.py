@@ -39,7 +39,7 @@ from app.settings import Settings
 
 T = TypeVar("T")
 
-#: A bar is moved after this many entries.
+#: A progress bar advances after this many entries.
 _SEEN_AT_ONCE = 500
 
 commands = typer.Typer(
@@ -402,7 +402,7 @@ def _entries_of(export: Path) -> int:
 
 def _verdict_body(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict in the form of the answers of `POST /v1/ledger/verify`."""
-    # Imported here: only who asks for JSON waits for the schemas.
+    # Imported here, because only `--json` needs the schemas.
     from app.ledger.schemas import VerdictBody
 
     return VerdictBody.of(verdict).model_dump(mode="json")
@@ -410,7 +410,7 @@ def _verdict_body(verdict: Verdict) -> dict[str, Any]:
 
 def _certificates_in(session: Session, reached: Reached) -> CertificateReport:
     """Verify the certificates in the database."""
-    # Imported here: only who asks for proofs waits for what finds them.
+    # Imported here, because only `--proofs` needs it.
     from accounting.certificates import NoCertificate
     from app.ledger.certificate_verification import verify_certificates
 

@@ -23,7 +23,7 @@ from app.cli.output import print_text
 from app.cli.refusals import Refusal, Status, show
 from app.kit import collector
 
-#: Names of commands, in the order of the help: their modules, and the first sentences of their own help.
+#: The commands, in the order of the help: for each name its module and the first sentence of its own help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "account": ("privacy", "Certify epsilon at a delta, or delta at an epsilon."),
     "import": ("imports", "Say what a call of Opacus, JAX Privacy and others truly costs."),
@@ -58,7 +58,7 @@ class _Imported(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         module = import_module(f"app.cli.{COMMANDS[name][0]}")
         group = get_group(module.commands)
-        # A module has either a group of that name, or commands of their own.
+        # A module has either a group with this name, or the command itself.
         return group if module.commands.info.name == name else group.commands[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -109,7 +109,7 @@ cli = typer.Typer(
     cls=_Epsilond,
     no_args_is_help=True,
     add_completion=False,
-    # Help that can be piped, and a line for a fault.
+    # Plain help can be piped, and errors take one line.
     rich_markup_mode=None,
     # Local variables in a traceback would show keys and data.
     pretty_exceptions_enable=False,

@@ -15,7 +15,7 @@ import typer
 
 from app.entries.kinds import WITHOUT_A_KEY
 
-#: The digits of an interval's ends, which are rounded outward.
+#: The number of significant digits of an interval's ends, which are rounded outward.
 _DIGITS = 10
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
@@ -179,7 +179,7 @@ def _print(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
 
 
 def _print_framed(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
-    # Imported here: programs, which print no frames, need not wait for it.
+    # Imported here, because output for programs has no frames.
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -187,7 +187,7 @@ def _print_framed(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
 
     table = Table(box=SIMPLE_HEAD if header else None, show_header=bool(header), pad_edge=False)
     for place in range(len(header or (rows[0] if rows else ()))):
-        # Names and ids are copied: they are folded where they do not fit, and never cut.
+        # Users copy names and ids, so these are folded where they do not fit, and never cut.
         table.add_column(header[place] if header else "", overflow="fold", style="" if header or place else "bold")
     for row in rows:
         table.add_row(*map(Text, row))

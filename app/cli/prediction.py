@@ -19,17 +19,17 @@ _RUN_ID = re.compile(r"run_[a-z0-9]+")
 
 
 def predictions(model: str, rows: Path, url: str) -> tuple[str, PredictionsBody]:
-    """Predict the rows of a file. They stay on this machine: of a run, its model comes here.
+    """Predict the rows of a file. They stay on this machine; the model of a run is fetched from the server.
 
     Args:
         model: The id of a run, or the path of a model file, which is read without a server.
-        rows: A CSV file with the columns of the model's features; a column of what is predicted is passed over.
+        rows: A CSV file with the columns of the model's features; a column of what is predicted is ignored.
         url: The address of the server that has the run.
 
     Returns:
         The name of what is predicted, and the predictions in the order of the rows.
     """
-    # Imported here: the help needs none of it.
+    # Imported here, because `--help` does not need it.
     from app.datasets.csv_file import read_features
     from app.problems import Problem
     from app.runs.predictions import Predictor

@@ -62,8 +62,8 @@ def _steps_per_epoch(
     (128, 128)
     """
     if rate is not None:
-        # A quotient so close above a whole number is that number: 1 / rate is rarely exact. A rate that is none is
-        # refused, and no number follows from it.
+        # A quotient this close above a whole number counts as that number, since 1 / rate is rarely exact. The service
+        # refuses a rate outside (0, 1], so no number follows from one.
         return math.ceil((1 - 1e-9) / rate) if 0 < rate <= 1 else 1
     if steps_per_epoch is not None or batch_size is None or dataset_size is None:
         return steps_per_epoch
@@ -86,7 +86,7 @@ def account(
     epsilon: Annotated[
         list[float] | None, typer.Option(help="Give the delta at this epsilon; may be repeated.")
     ] = None,
-    mechanism: Annotated[str, typer.Option(help="gaussian or laplace; others are for --request.")] = "gaussian",
+    mechanism: Annotated[str, typer.Option(help="gaussian or laplace; others need --request.")] = "gaussian",
     sampling: Annotated[
         str | None,
         typer.Option(
@@ -158,7 +158,7 @@ def account(
         ("--noise-multiplier", "/events", None),
     ]
     question = asked(request, fields)
-    # Imported here: what --help shows needs none of it.
+    # Imported here, because `--help` does not need it.
     from app.cli.in_process import answer
     from app.privacy.account import AccountRequest
     from app.privacy.service import account as respond
@@ -202,7 +202,8 @@ def convert(
 ) -> None:
     """Say what one privacy guarantee implies about another.
 
-    The best known theorem answers, with the textbooks' beside it. Renyi and truncated guarantees are for --request.
+    The answer is that of the best known theorem, with the textbooks' beside it. Renyi and truncated guarantees need
+    --request.
     """
     question = asked(
         request,
@@ -221,7 +222,7 @@ def convert(
             ("--to", "/to", None),
         ],
     )
-    # Imported here: what --help shows needs none of it.
+    # Imported here, because `--help` does not need it.
     from app.cli.in_process import answer
     from app.privacy.convert import ConvertRequest, answer_conversion
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Takes how many steps are done, and how many there are, if that is known only now.
+#: This is called with the number of steps that are done, and with the number of all steps once it is known.
 Reached = Callable[[int, int | None], None]
 
 
@@ -22,7 +22,7 @@ def progress_bar(what: str, total: Callable[[], int] | None = None) -> Iterator[
     if not sys.stderr.isatty():
         yield _nobody_watches
         return
-    # Imported here: what is not watched need not wait for it.
+    # Imported here, because commands that show no progress need not load it.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

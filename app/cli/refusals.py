@@ -15,7 +15,7 @@ from app.cli.output import clean, price_in_words, print_error
 if TYPE_CHECKING:
     from app.problems import Problem
 
-#: Faults of one request that are told in the line; `--json` tells all of them.
+#: The most faults of one request that a line names; `--json` names all.
 TOLD = 4
 
 
@@ -68,7 +68,7 @@ def refuse(document: Mapping[str, Any], places: Mapping[str, str] | None = None)
     """End the command with what a problem document says.
 
     Args:
-        document: Of this process, or from a server.
+        document: The problem document, made by this process or by a server.
         places: Names for places of the request, by their JSON pointers; for example, the name of an option.
     """
     code, status = document.get("code"), document.get("status")
@@ -94,7 +94,7 @@ def show(refusal: typer.TyperException, *, as_json: bool) -> int:
     if as_json:
         print_error(json.dumps(document, ensure_ascii=False))
     else:
-        # Settings that are wrong have a line each.
+        # Each wrong setting has a line.
         lines = [" ".join(clean(line).split()) for line in refusal.format_message().splitlines()]
         print_error("epsilond: " + "\n".join(line for line in lines if line))
     return refusal.exit_code
@@ -121,7 +121,7 @@ def _in_words(document: Mapping[str, Any], places: Mapping[str, str]) -> str:
 
 def _fault(fault: Mapping[str, Any], places: Mapping[str, str]) -> str:
     pointer, detail = str(fault.get("pointer", "")), str(fault.get("detail", "")).rstrip(".")
-    # What lies inside a field is told of the field; in a file it is found by its pointer.
+    # A fault inside a field is reported for the option of that field; for a file, its pointer is given.
     inside = [place for place in places if pointer == place or pointer.startswith(f"{place}/")]
     where = [places[max(inside, key=len)]] if inside else []
     if pointer and not any(inside):

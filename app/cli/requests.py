@@ -21,7 +21,7 @@ RequestFile = Annotated[
     ),
 ]
 
-#: Where there are no options that could say it.
+#: The option for requests that no other options can describe.
 NeededFile = Annotated[
     Path,
     typer.Option(
@@ -29,7 +29,7 @@ NeededFile = Annotated[
     ),
 ]
 
-#: One more than a body may have is read, to see that it has more.
+#: One byte more than a body may have, so that a longer one is noticed.
 _MOST_BYTES = 2**20
 
 
@@ -37,7 +37,7 @@ class Asked:
     """A request.
 
     Attributes:
-        body: JSON.
+        body: The request, as parsed JSON.
         places: The user's name for each field, by its JSON pointer.
     """
 
@@ -51,7 +51,7 @@ class Asked:
         Args:
             option: The option's name.
             path: The path of the field: a JSON pointer; 0 is the only element of an array.
-            value: None, or nothing in a list, where the option was not given.
+            value: The option's value; None or an empty list if the option was not given.
         """
         self.places[path] = option
         if value is None or value == []:
@@ -62,7 +62,7 @@ class Asked:
         inside[steps[-1]] = value
 
     def replace(self, file: Path) -> None:
-        """Take the request from a file; no option may give a field.
+        """Read the request from a file; no option may give a field.
 
         Raises:
             typer.BadParameter: an option gives a field.
@@ -92,7 +92,7 @@ def asked(file: Path | None, fields: Sequence[tuple[str, str, object]]) -> Asked
 
 def read_request(file: Path) -> Any:
     """Read the JSON in a file as strictly as a request's body is read."""
-    # Imported here: what --help shows needs none of it.
+    # Imported here, because `--help` does not need it.
     from app.kit.json_body import read_json
     from app.problems import Problem
 

@@ -323,7 +323,7 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "noisy score": result.get("noisy_score"),
             "score": _NO_SCORE if result and not any(result[each] for each in _SCORES) else None,
             "finished": run["finished_at"],
-            # Why a private run that has trained is not ended yet.
+            # This explains why a private run that has trained is still shown as running.
             "end is told at": None if run["finished_at"] else run["release_at"],
         }
     )
@@ -340,7 +340,7 @@ def _score(metric: Mapping[str, Any]) -> str:
 
 
 def _held_out(found: Mapping[str, Any]) -> dict[str, str]:
-    """Print the metrics on held-out rows, each with its interval."""
+    """Return the metrics on held-out rows as texts, each with its interval."""
     estimates = {name: each for name, each in found.items() if isinstance(each, Mapping)}
     return {f"held-out {name}": _estimate(each) for name, each in estimates.items()}
 

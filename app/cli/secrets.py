@@ -36,7 +36,10 @@ Which = Annotated[
 
 @commands.command("list", epilog=example("epsilond secrets list"))
 def list_secrets(as_json: AsJson = False) -> None:
-    """List the versions with what recognises them: of signatures, the public keys. No secret is shown."""
+    """List the versions with the values that identify them, but no secret.
+
+    The value of a key for signatures is its public key.
+    """
     with open_context() as context:
         require_schema(context)
         rows = [
@@ -63,7 +66,7 @@ def save_secrets(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Write all versions of the secrets to one new file, a tar archive. Keep it elsewhere than the backups.
+    """Write all versions of the secrets to one new file, a tar archive. Keep it apart from the backups.
 
     The archive has the file names of a data folder: `tar --extract --file FILE --directory FOLDER` puts them into
     another folder. It does not have the data key or tokens.
@@ -76,7 +79,7 @@ def save_secrets(
     if as_json:
         print_json({"file": str(file), "secrets": sorted(found)})
     else:
-        print_text(f"{', '.join(sorted(found))}: in {file}, for its owner alone. Keep it elsewhere than the backups.")
+        print_text(f"{', '.join(sorted(found))}: in {file}, readable only by its owner. Keep it away from backups.")
     if is_encrypted:
         print_warnings(["The data key (EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE) is not in it: keep it yourself."])
 

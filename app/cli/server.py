@@ -41,18 +41,18 @@ Limit = Annotated[int | None, typer.Option(help="How many lines to show, at most
 Cursor = Annotated[str | None, typer.Option(help="Cursor of the next page, from the end of the last page.")]
 DEFAULT_URL = "http://127.0.0.1:8000"
 
-#: Calibrations of runs take some seconds.
+#: The seconds that a request may take: calibrations of runs take some.
 TIMEOUT_S = 120.0
-#: A stream that says nothing for longer is dead: it has a comment every 15 seconds.
+#: A stream that sends nothing for this many seconds is dead, since it should send a comment every 15 seconds.
 SILENCE_S = 45.0
-#: The number of attempts for a request, or for opening a stream, that nobody answers.
+#: The most attempts of a request, or of opening a stream, while no answer comes.
 ATTEMPTS = 4
 PAUSE_S = 1.0
 
 _LARGEST_LINE = 2**20
-#: The number of items that are fetched of a list at once.
+#: The number of items of a list that are fetched at once.
 _LONGEST_PAGE = 200
-#: Errors that reading raises for something that is no answer of the service.
+#: The errors of reading something that is not an answer of the service.
 _OTHERWISE = (LookupError, TypeError, ValueError, AttributeError)
 
 
@@ -206,7 +206,7 @@ class Server:
                 connection.request(method, self._parts.path + target, body, self._headers(headers))
                 response = connection.getresponse()
                 answer = response.read()
-            except (ConnectionRefusedError, gaierror, ssl.SSLError) as error:  # nothing was sent, and it will not help
+            except (ConnectionRefusedError, gaierror, ssl.SSLError) as error:  # nothing was sent; retrying won't help
                 self._no_answer(error)
             except (OSError, http.client.HTTPException) as error:
                 if attempt >= ATTEMPTS:
@@ -322,7 +322,8 @@ def _local_token() -> str:
 def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url.rstrip("/"))
-        # What no name can be, such as one with an empty part, is told here and not by a traceback of the socket.
+        # A host that cannot be a name, such as one with an empty part, is refused here; the socket would raise a
+        # traceback.
         host = (parts.hostname or "").encode("idna")
         is_one = parts.scheme in ("http", "https") and host != b"" and parts.port != 0
     except ValueError:

@@ -43,7 +43,7 @@ def serve(
     The address is EPSILOND_HOST and EPSILOND_PORT, by default 127.0.0.1 and 8000. Trainings run in worker processes;
     EPSILOND_WORKERS is their number.
     """
-    # Imported here, as below: the whole service takes a second to load, and most commands need a part of it.
+    # Imported here, as below, because loading the whole service takes a second, and most commands need only part of it.
     from app import server
     from app.main import create_app
 
@@ -149,7 +149,7 @@ def print_openapi() -> None:
 @contextmanager
 def until_stopped() -> Iterator[None]:
     """Let SIGTERM and Ctrl+C end the block in the same way at any time. The command then ends with status 0."""
-    # A shell starts what runs in its background with SIGINT ignored, and so it would stay.
+    # A shell starts background jobs with SIGINT ignored; without these handlers it would stay ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     with suppress(KeyboardInterrupt):

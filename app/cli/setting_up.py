@@ -67,7 +67,7 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
     except Unfenced as refused:
         fail(refused.detail)
     except DATABASE_FAILURES as error:
-        # Its own words would quote the address, which may hold a password.
+        # The driver's own message would quote the address, which may contain a password.
         if database.is_sqlite:
             hint = "May this user write its file and folder?"
         else:
@@ -194,8 +194,8 @@ def _require_database(settings: Settings) -> None:
 
 def require_schema(context: Context) -> None:
     if not migrations.is_at_head(context.database):
-        # A command that is called in another folder than the server's finds an empty database, and migrating that
-        # would make a second, empty ledger.
+        # A command in another folder than the server's finds an empty database. Migrating that one would make a second,
+        # empty ledger.
         where = "" if context.settings.database_url else f" The database is in {context.settings.data_dir.resolve()}."
         fail(
             f"The database's schema is not the newest.{where} If it is the one that you mean, run `epsilond migrate`, "

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.dashboard.wording import at_least, at_most
 
-#: The number that people read, by the kind of filter: the one that its limit is stated in.
+#: The quantity in which each kind of filter states its limit, and which people therefore read.
 READ = {
     "pure_dp": "epsilon",
     "approximate_dp": "epsilon",

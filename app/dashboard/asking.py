@@ -20,10 +20,10 @@ from starlette.types import Message, Scope
 
 from app.observability.request_id import HEADER, request_id_of
 
-#: The headers by which a document describes itself.
+#: The headers that describe a document.
 _RELAYED = ("content-type", "content-disposition", "content-security-policy")
 _JSON = (b"content-type", b"application/json")
-#: In seconds: how long a request waits for an equal one that is under way, and the pause before it asks again.
+#: The seconds that a request waits for an equal one that is under way, and the seconds between two attempts.
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.05
 _OF_THE_CONNECTION = ("type", "asgi", "http_version", "scheme", "client", "server")
@@ -86,13 +86,13 @@ async def ask(
     headers = [(b"accept", b"application/json"), *_headers(request)]
     content = b"" if body is None else json.dumps(body).encode()
     if content:
-        # With its length, so that answers that are known already are found.
+        # The length is given, so that cached answers are found.
         headers += [_JSON, (b"content-length", str(len(content)).encode())]
     if token is not None:
         headers.append((b"authorization", f"Bearer {token}".encode("latin-1", "replace")))
     if key is not None:
         headers.append((b"idempotency-key", key.encode()))
-    # The guard has let somebody in to the page, and believes that here.
+    # The guard has admitted the reader of the page, and accepts the same principal for this request.
     state = {} if token is not None else {"principal": request.scope["state"]["principal"]}
 
     async def answer() -> Answer:

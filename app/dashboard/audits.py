@@ -13,8 +13,8 @@ router = APIRouter(prefix="/dashboard/audits", include_in_schema=False)
 
 #: The most items on one page of a list.
 _SHOWN = 50
-#: How an evaluation is attacked. Its share of the charge is small, so that this takes the method with the most power;
-#: the method is nearly tight, so that an honest evaluation is to be called violated more rarely than by default.
+#: The defaults for auditing an evaluation. Its share of the charge is small, so the most powerful method is used. That
+#: method is nearly tight, so the confidence is above the default, to report fewer honest evaluations as violated.
 _OF_SCORES = {"design": "held_out", "method": "gaussian_dp", "trials": 4000, "confidence": 0.999}
 
 

@@ -22,11 +22,11 @@ from app.dashboard.wording import at_least, at_most
 
 router = APIRouter(prefix="/dashboard/budgets", include_in_schema=False)
 
-#: The most items on one page of a list.
+#: The most items on one page of the list.
 _SHOWN = 100
-#: By which the charges of a budget are added up.
+#: The ways in which the charges of a budget can be grouped.
 GROUPS = ("purpose", "principal", "mechanism", "month", "day")
-#: States by which reservations are looked for; the first is those that hold budget or have spent it.
+#: The states by which reservations are filtered; the first stands for those that hold budget or have spent it.
 STATES = ("", "pending", "started", "committed", "voided", "expired")
 
 
@@ -113,7 +113,7 @@ def _as_csv(group_by: str, rows: list[dict[str, Any]]) -> str:
     table.writerow([group_by, *names, "charges", *amounts])
     for each in rows:
         typed = [each["key"], *([each["name"] or ""] if names else [])]
-        # A spreadsheet takes what begins so for a formula: people have typed it.
+        # People type these texts, and a spreadsheet takes one that begins like this for a formula.
         safe = [f"'{text}" if text.startswith(("=", "+", "-", "@")) else text for text in typed]
         table.writerow([*safe, each["charges"], *(each["amount"][name] for name in amounts)])
     return text.getvalue()

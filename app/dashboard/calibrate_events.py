@@ -1,4 +1,4 @@
-"""The page that finds the values of one field, in a list of events from any pipeline, that meet a target."""
+"""The page that solves for one field in a list of events, from any pipeline, so that the events meet a target."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ _POINTS_OF_STEPS = 12
 _POINTS_OF_TRADE_OFF = 25
 #: The factors that a target is multiplied by.
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: The field that is varied, by the kind of target; the first that a target has.
+#: The fields that may be varied; the first of them that a target has is varied.
 _VARIED = ("epsilon", "rho", "mu", "advantage", "tpr", "bayes_risk")
-#: Above these, a target says nothing.
+#: The largest meaningful value of these fields: a target above it promises nothing.
 _MOST = {"advantage": 1.0, "tpr": 1.0, "bayes_risk": 0.5}
 
 Body = Mapping[str, Any]
@@ -197,7 +197,7 @@ def _number(solution: Body | None) -> float | None:
     return float(max(value)) if isinstance(value, list) else float(value)
 
 
-#: By their names in addresses.
+#: The charts, by their names in addresses.
 CHARTS: Mapping[str, Kind] = {
     "steps": Kind("Epsilon over steps", epsilon_over_steps),
     "targets": Kind("Other targets", solution_over_target),

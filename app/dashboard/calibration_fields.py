@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from app.dashboard.wording import words
 
-#: The question of the first screen: the common case.
+#: The form's values when it first appears: the common case.
 START: Mapping[str, str] = {
     "algorithm": "dp_sgd",
     "dataset_size": "50000",
@@ -35,7 +35,7 @@ FIRST_VALUES: Mapping[str, str] = {
     "prior": "0.5",
     "bayes_risk": "0.4",
 }
-#: Fields of a target, by its name in the form; the last three are the statements of one kind.
+#: The fields of each target, by its name in the form. The last three are different statements of an attack risk.
 TARGETS: Mapping[str, tuple[str, ...]] = {
     "approximate_dp": ("epsilon", "delta"),
     "pure_dp": ("epsilon",),
@@ -45,10 +45,10 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "true_positive_rate": ("tpr", "fpr"),
     "bayes_risk": ("bayes_risk", "prior"),
 }
-#: The target that may be for several records of one owner.
+#: The target that can protect several records of one owner together.
 FOR_GROUPS = "approximate_dp"
 RISKS = ("advantage", "true_positive_rate", "bayes_risk")
-#: Schemes whose batches have a size that a request gives.
+#: The schemes for which a request gives a batch size.
 WITH_BATCH_SIZE = (
     "poisson",
     "truncated_poisson",
@@ -63,7 +63,7 @@ WITH_BATCH_SIZE = (
 TRUNCATED = "truncated_poisson"
 #: The fields of correlated noise.
 CORRELATION = ("bands", "objective", "max_bands")
-#: Before the names of constants.
+#: The prefix of the names of constants.
 CONSTANT = "assumptions."
 
 CHOICES: Mapping[str, Mapping[str, str]] = {
@@ -140,7 +140,7 @@ _LABELS: Mapping[str, str] = {
     "cooldown": "Share of the steps in which they fall",
     "objective": "Error to be made small",
     "target": "Guarantee",
-    "group_size": "For so many records at a time",
+    "group_size": "For this many records together",
     "budget_id": "Show the cost in a budget",
     "tpr": "true positive rate, at most",
     "fpr": "at the false positive rate",

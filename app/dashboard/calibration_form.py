@@ -34,7 +34,7 @@ from calibrators.registry import ALGORITHMS
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
 _WORDS = ("sampling", "neighboring_relation", "variant", "budget_id", "dtype")
-#: The fields that a theorem may choose by itself.
+#: The fields that some theorems choose themselves.
 _STEPS = ("iterations", "batch_size")
 _PAPER = re.compile(r"(?:after )?(.*?\d{4})")
 
@@ -205,7 +205,8 @@ def _fill_in(given: dict[str, str], algorithm: Mapping[str, Any]) -> bool:
     """Fill empty fields from the example of a newly chosen algorithm. Return whether constants were filled in."""
     example = values_of(example_of(algorithm["name"]))
     if "batch_size" not in example:
-        # Its steps are not those of a stochastic gradient: other numbers of them, or its theorem chooses.
+        # The steps of these algorithms are not those of SGD: the example gives their numbers, or the theorem chooses
+        # them.
         given |= {name: example.get(name, "") for name in _STEPS}
     missing = {name: value for name, value in example.items() if not given.get(name)}
     given |= missing

@@ -17,12 +17,12 @@ from app.dashboard.axes import Axis, Ruler, Tick
 
 __all__ = ["Axis", "Chart", "Level", "Mark", "Series", "line_chart"]
 
-#: In the units of the picture, which are CSS pixels where it is shown at its full size.
+#: The size in the units of the picture, which are CSS pixels at its full size.
 WIDTH, HEIGHT = 440.0, 280.0
 _TOP, _RIGHT, _BOTTOM = 14.0, 14.0, 46.0
 _WIDTH_OF_A_LETTER, _HEIGHT_OF_A_LINE = 6.6, 15.0
 _WIDEST_NAMES = 150.0
-#: Longer lines have markers at some points only.
+#: Lines with more points than this have markers at some of them only.
 _MOST_MARKERS = 13
 MOST_SERIES: Final = 5
 

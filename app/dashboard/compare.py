@@ -145,7 +145,7 @@ def _addresses(advice: Answer) -> dict[str, str]:
 
 
 async def _rates(request: Request, form: Form) -> Chart | None:
-    """Return how the methods of a table grow with the number of records, up to constants."""
+    """Return a chart of how the rates in a table depend on the number of records, up to constants."""
     size = number_of(form.values["dataset_size"])
     if not isinstance(size, int):
         return None
@@ -176,7 +176,7 @@ def _drawn(table: Mapping[str, Any]) -> list[tuple[str, float]]:
     for row in table["rows"]:
         if row["utility"]["value"] is not None:
             methods.setdefault(row["utility"]["formula"], []).append(row)
-    # Rates of this service's algorithms before others.
+    # Rates of algorithms that this service has come before others.
     rates = sorted(methods.values(), key=lambda rows: all(row["algorithm"] is None for row in rows))
     found = [(_name(rows), rows[0]["utility"]["value"]) for rows in rates[: MOST_SERIES - 1]]
     lower = table["lower_bound"]

@@ -11,7 +11,7 @@ from app.dashboard.calibration_form import number
 from app.dashboard.fields import Field, FilledForm
 from app.dashboard.wording import words
 
-#: The question of the first screen.
+#: The form's values when it first appears.
 START: Mapping[str, str] = {
     "shape": "convex",
     "norm_order": "2",
@@ -62,7 +62,7 @@ _CHOICES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("mean", "none: the mean is estimated"),
     ),
     "smooth": (("yes", "Lipschitz gradient"), ("no", "not smooth")),
-    "heavy_tailed": (("no", "bounded"), ("yes", "heavy-tailed: moments alone")),
+    "heavy_tailed": (("no", "bounded"), ("yes", "heavy-tailed: only moments are bounded")),
     "target": tuple((name, words(name)) for name in _TARGETS),
     "loader": (
         ("", "as each algorithm asks for"),
@@ -115,13 +115,13 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
     "strength": ("/simulation/penalty/strength",),
     "max_grad_norm": ("/gradient_bound", "/gradient_bound/max_grad_norm"),
 }
-#: Constants that speak of one shape.
+#: Constants that belong to one shape of objective.
 _OF_SHAPES: Mapping[str, str] = {
     "strong_convexity": "strongly_convex",
     "pl_constant": "polyak_lojasiewicz",
     "weak_convexity": "weakly_convex",
 }
-#: The meanings in the problem's own norm; for other norms, each algorithm has its own words.
+#: The meanings of the constants in the problem's own norm; for other norms, each algorithm describes its own.
 _MEANINGS: Mapping[str, str] = {
     "lipschitz": "longest gradient of a record, in the dual norm",
     "smoothness": "between two points a record's gradient changes by at most this times their distance",
@@ -132,9 +132,9 @@ _MEANINGS: Mapping[str, str] = {
     "pl_constant": "the gradient's squared norm is at least twice this times the loss above its least value",
     "weak_convexity": "a quadratic of this strength makes the loss convex",
     "moment_order": "gradients have moments up to this order",
-    "moment_bound": "of that order, its root: bounded gradients have their bound for it",
+    "moment_bound": "root of the gradients' moment of that order; at most their bound, if they have one",
 }
-#: Fields that nobody compares algorithms by.
+#: Fields by which nobody compares algorithms.
 _NOT_ASKED = ("order_constant", "norm_order")
 
 

@@ -12,9 +12,9 @@ from app.dashboard.pages import need, page
 
 router = APIRouter(prefix="/dashboard/datasets", include_in_schema=False)
 
-#: The most items on one page of a list.
+#: The most items on one page of the list.
 _SHOWN = 100
-#: A data set with more columns than these has the others folded away.
+#: The number of columns that are shown; further ones are folded away.
 _COLUMNS = 40
 
 

@@ -18,9 +18,9 @@ from app.dashboard.calibration_form import number
 from app.dashboard.fields import Field, FilledForm
 from app.dashboard.wording import words
 
-#: Kinds of steps of a list that the form has; a request may have more.
+#: The number of kinds of steps that the form has room for; a request may have more.
 MOST_PARTS = 4
-#: The values of fields when they first appear: the common case. Fields that are not here begin empty.
+#: The values of fields when the form first appears: the common case. Other fields begin empty.
 _START: Mapping[str, str] = {
     **FIRST_VALUES,
     "parts": "1",
@@ -120,7 +120,7 @@ def read(query: Mapping[str, str]) -> Form:
     Args:
         query: The address's parameters.
     """
-    # Nothing is cut off: a list of coefficients without its end would be another mechanism.
+    # Nothing is cut off, since a list of coefficients without its end would describe another mechanism.
     given = {name: value.strip() for name, value in query.items()}
     parts = _choice(given, "parts", [(f"{count}", f"{count}") for count in range(1, MOST_PARTS + 1)], "Kinds of steps")
     solve_for = _choice(given, "solve_for", [(field.value, text) for field, text in _SOLVE_FOR.items()])

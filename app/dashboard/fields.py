@@ -83,7 +83,7 @@ def _marked(sections: Sections, answer: Answer) -> tuple[Sections, tuple[str, ..
     others = []
     for fault in answer.body.get("errors") or []:
         pointer, detail = fault["pointer"], fault["detail"]
-        # The longest: a field may be a part of what another one stands for.
+        # The longest match is taken, since the place of one field may lie inside that of another.
         found_at = max(((len(each), name) for each, name in places if is_within(pointer, each)), default=None)
         if found_at is not None:
             at.setdefault(found_at[1], []).append(detail)

@@ -9,7 +9,7 @@ from fastapi import Request
 
 from app.problems import Problem
 
-#: No form of ours has more.
+#: The most fields of a form; none of the dashboard's own has more.
 _MOST_FIELDS = 50
 
 

@@ -27,10 +27,10 @@ _SIGNS = {
     "ni": "∋", "ne": "≠", "pm": "±", "cdot": "·", "times": "×", "leftarrow": "←", "to": "→", "mid": "∣", "ldots": "…",
     "cdots": "⋯", "partial": "∂", "nabla": "∇", "cup": "∪", "cap": "∩", "setminus": "∖",
 }  # fmt: skip
-#: Between two things; the others stand before one.
+#: Signs that stand between two operands; all others stand before one.
 _BETWEEN = frozenset("=<>+−±·×≤≥≈≍∝∼∈∋≠←→∣∪∩∖")
 _FUNCTIONS = ("ln", "log", "exp", "tanh")
-#: Functions and signs below which their range stands.
+#: Functions and signs that have their range written below them.
 _WITH_RANGE = ("min", "max", "sup", "inf", "arg")
 _BEFORE_PARENTHESIS = re.compile(rf"\b({'|'.join((*_FUNCTIONS, *_WITH_RANGE))}) (?=\()")
 _LARGE = {"sum": "∑", "prod": "∏", "int": "∫"}
@@ -280,7 +280,7 @@ def _single(piece: _Piece) -> str:
     return markup if is_leaf else f"<mrow>{markup}</mrow>"
 
 
-#: The piece for each sign and name that stands for itself.
+#: The piece of each sign and name that has a fixed form.
 _FIXED: Mapping[str, _Piece] = {
     **{each: _Piece(f'<mo stretchy="false">{drawn}</mo>', drawn) for each, drawn in _FENCES.items() if drawn},
     **{each: _sign(drawn) for each, drawn in _PLAIN.items()},

@@ -11,7 +11,7 @@ from app.dashboard.pages import page
 
 router = APIRouter(include_in_schema=False)
 
-#: The epsilons that people ask about, shown at a delta so small that it changes no digit.
+#: The epsilons that people ask about. They are shown at a delta so small that it changes no digit.
 _EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0)
 _DELTA = 1e-6
 

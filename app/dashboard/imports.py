@@ -23,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 _PATH, _ASKED = "/dashboard/import", "/v1/import"
 _TEMPLATES = {"page": "import.html", "form": "import_form_changed.html", "answer": "import_answer_changed.html"}
-#: The question of the first screen.
+#: The form's values when it first appears.
 _START: Mapping[str, str] = {
     "code": "privacy_engine = PrivacyEngine()\n"
     "model, optimizer, loader = privacy_engine.make_private(\n"

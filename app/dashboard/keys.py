@@ -20,10 +20,10 @@ router = APIRouter(prefix="/dashboard/keys", include_in_schema=False)
 
 #: The most keys on one page of the list.
 _SHOWN = 50
-#: As many as a list has at once.
+#: The number of budgets that the form offers: the most that a list returns at once.
 _MOST_BUDGETS = 200
 _DAY_S = 86_400
-#: What each scope allows, in the order in which people ask for them.
+#: What each scope allows, beginning with the scope that is chosen most often.
 SCOPES: Mapping[Scope, str] = {
     Scope.ANALYST: "calibrates, reserves, trains, and asks for other limits",
     Scope.OWNER: "opens budgets, uploads data, and decides requests for other limits",
@@ -80,7 +80,7 @@ def body_of(given: Mapping[str, str], named: Mapping[str, str]) -> dict[str, Any
     body["scopes"] = scopes_of(given)
     ids = {name: identifier for identifier, name in named.items()}
     typed = [each.strip() for each in given.get("budgets", "").split(",")]
-    # A text that names no budget is passed on as typed, and is refused at the field.
+    # A text that names no budget is passed on as typed; the service refuses it and points to the field.
     budgets = [ids.get(each, each) for each in typed if each]
     days = number(given["days"]) if given.get("days") else None
     if budgets:
@@ -107,9 +107,9 @@ def read(given: Mapping[str, str]) -> FilledForm:
                     Field("budgets", "Budgets", given.get("budgets", ""), reached, (), ("/budgets",), is_text=True),
                     Field(
                         "days",
-                        "Ends after so many days",
+                        "Ends after this many days",
                         given.get("days", "90"),
-                        "Left out: when it is revoked.",
+                        "If left empty, it ends only when it is revoked.",
                         pointers=("/expires_in",),
                     ),
                 ),
@@ -134,7 +134,7 @@ async def _page(
     query = {"limit": f"{_SHOWN}", **({} if cursor is None else {"cursor": cursor})}
     found = await need(request, "/v1/keys", query)
     if chosen is None:
-        # The first key is for whoever makes all others.
+        # The first key should be an administrator's, with which all others are made.
         chosen = (Scope.ANALYST,) if found["items"] else (Scope.ADMIN,)
     return page(
         request,

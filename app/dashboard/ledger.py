@@ -21,7 +21,7 @@ from app.ledger.amounts import in_short
 router = APIRouter(prefix="/dashboard/ledger", include_in_schema=False)
 
 _SHOWN = 100
-#: By which entries are looked for, as `/v1/budgets/{id}/entries` names them.
+#: The fields by which entries are filtered, as `/v1/budgets/{id}/entries` names them.
 FIELDS = ("kind", "purpose", "mechanism", "made_by", "after", "before")
 KINDS = tuple(str(kind) for kind in EntryKind)
 
@@ -32,7 +32,7 @@ async def index(request: Request) -> Response:
     asked = dict(request.query_params)
     budgets = await need(request, "/v1/budgets", {"limit": "200"})
     values: dict[str, Any] = {name: asked.get(name, "") for name in ("budget_id", *FIELDS)}
-    # A budget that is not among the first ones is chosen all the same.
+    # A budget can be chosen even if it is not among those that the list shows.
     known = told_apart(budgets["items"])
     if values["budget_id"]:
         known.setdefault(values["budget_id"], values["budget_id"])
@@ -79,7 +79,7 @@ async def certificate(request: Request, context: CurrentContext, reservation_id:
 def _checked(context: Context, data: bytes) -> Verdict:
     """Check a certificate in a process with limits. It may take seconds, and all threads of a process share the
     precision of the arithmetic."""
-    verifier()  # reading the answer of the process needs it, too
+    verifier()  # unpickling the answer of the process needs it, too
     return context.processes.run(check_again, data)
 
 

@@ -19,9 +19,9 @@ from app.dashboard.pages import need, page
 
 router = APIRouter(include_in_schema=False)
 
-#: The most items on one page of a list.
+#: The most items on one page of the list.
 _SHOWN = 50
-#: States by which requests are looked for; the first is those that wait for somebody.
+#: The states by which requests are filtered; the first stands for those that wait for a decision.
 STATES = ("open", "approved", "refused", "withdrawn")
 _BELOW_USE = (
     "Nothing was decided: more is spent or held than the wanted limit admits. Refuse the request, or approve it once "

@@ -27,9 +27,9 @@ router = APIRouter(include_in_schema=False)
 
 PATH = "/dashboard/budgets/new"
 _START: Mapping[str, str] = {"kind": "approximate_gaussian_dp", "neighboring_relation": "add_or_remove_one"}
-#: As many budgets are there to choose the parent from.
+#: The number of budgets that the form offers as parents.
 _PARENTS = 200
-#: Kinds of filter; the first is the service's own choice.
+#: The kinds of filter; the first leaves the choice to the service.
 _KINDS: Mapping[str, str] = {
     "approximate_gaussian_dp": "Each plan costs about its tight epsilon. For training, and for everything else.",
     "renyi_dp": "Divergences add up at several orders, and the best one counts.",

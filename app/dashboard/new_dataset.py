@@ -23,7 +23,7 @@ from app.datasets.schemas import DatasetMetadata
 router = APIRouter(include_in_schema=False)
 
 PATH = "/dashboard/datasets/new"
-#: As many budgets are there to choose from.
+#: The number of budgets that the form offers.
 _LISTED = 200
 _COLUMNS = (
     "One to a line, in any order: “age: 0 to 120” for a number and its bounds, “smoker: no, yes” for a text and its "

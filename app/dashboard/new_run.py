@@ -27,7 +27,7 @@ from trainer.models import MODELS
 router = APIRouter(include_in_schema=False)
 
 PATH = "/dashboard/runs/new"
-#: The form's first values. A reader who empties a field has not asked for it.
+#: The form's values when it first appears. A field that the reader empties stays empty.
 _START: Mapping[str, str] = {"epsilon": "3", "delta": "1e-5"}
 #: The number of data sets and of budgets offered in the form.
 _LISTED = 200
@@ -78,7 +78,7 @@ def address_from(request: Mapping[str, Any], answer: Mapping[str, Any]) -> str |
     if solved_for not in ("noise_multiplier", "iterations", "batch_size"):
         return None
     found = {} if solved_for == "noise_multiplier" else {solved_for: answer["solution"][solved_for]}
-    # Sizes come from the data set, and the noise from the target.
+    # Sizes are taken from the data set, and the noise is computed from the target.
     kept = {name: value for name, value in request.items() if name in AlgorithmChoice.model_fields}
     return f"{PATH}?{urlencode({'calibration': json.dumps(kept | found)})}"
 
@@ -112,7 +112,7 @@ def _model(values: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": values["model"]} if "model" in values else {}
     if "class_priors" in values:
         parts = (line.rpartition("=") for line in values["class_priors"].splitlines() if line.strip())
-        # A line in any other form is passed on as typed, and is refused at its place.
+        # A line in any other form is passed on as typed; the service refuses it and points to it.
         found["class_priors"] = {
             (name if sign else share).strip(): number(share.strip() if sign else "") for name, sign, share in parts
         }

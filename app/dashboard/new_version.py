@@ -69,7 +69,7 @@ def read(given: Mapping[str, str]) -> FilledForm:
 
     changes = {str(each): str(each) for each in Change}
     told = "Everybody who sees the data set sees this; nobody checks it. “replaced” leaves it open."
-    erase = "Remove them where a person was deleted. Runs that wait for an earlier version fail without a charge."
+    erase = "Remove them if a person was deleted. Runs that wait for an earlier version then fail without a charge."
     return FilledForm(
         sections=(
             (

@@ -19,11 +19,12 @@ from app.dashboard.formulas import formula
 from app.web.forwarding import with_path
 
 _HERE = Path(__file__).parent
-#: Style sheets and scripts; served at `ASSETS`.
+#: Style sheets and scripts, which are served under `ASSETS`.
 STATIC = _HERE / "static"
 ASSETS = "/dashboard/assets"
 
-# Everything is a file of ours: no script or style stands in a page, and no other address is asked or sent to.
+# All scripts and styles are files of this server: none stands inside a page, and pages load from and send to no other
+# host.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -37,7 +38,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 
-#: The pages that every other page leads to, in groups.
+#: The links in the navigation of every page, in groups.
 GROUPS = {
     "Books": (
         ("/dashboard/budgets", "Budgets"),
@@ -60,7 +61,7 @@ GROUPS = {
     ),
     "Reading": (("/dashboard/help", "Help"), ("/docs", "HTTP interface")),
 }
-#: Links that are of use only to administrators.
+#: Links that are useful to administrators only.
 _FOR_ADMINS = frozenset({"/dashboard/keys"})
 
 
@@ -154,7 +155,7 @@ class _Environment(Environment):
 
 @cache
 def _environment() -> Environment:
-    # Escapes in every template, whatever its name.
+    # All templates escape values, whatever their file names are.
     environment = _Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,

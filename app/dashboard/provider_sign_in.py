@@ -37,7 +37,7 @@ async def start(request: Request, context: CurrentContext, next: str = sessions.
     response = RedirectResponse(attempt.address, 303)
     https = is_https(request)
     name, path = flow.cookie_place(context.settings, is_https=https)
-    # Lax: the provider's page leads back here, and the browser must send the cookie then.
+    # SameSite is Lax, because the provider's page leads back here, and the browser must send the cookie then.
     seconds = int(flow.LIFETIME.total_seconds())
     response.set_cookie(name, attempt.cookie, max_age=seconds, path=path, secure=https, httponly=True, samesite="lax")
     return response
@@ -47,8 +47,8 @@ async def start(request: Request, context: CurrentContext, next: str = sessions.
 async def back(request: Request, context: CurrentContext) -> Response:
     """Sign in the person whom the provider has sent back.
 
-    The answer is a page that leads on, and no redirect: browsers keep the session's cookie back from a redirect that
-    another site began. HEAD is not taken: it would use up the code.
+    The answer is a page that leads on and not a redirect, because browsers do not send the session's cookie with a
+    redirect that another site began. HEAD is refused, because it would use up the code.
     """
     provider = _provider(context)
     name, path = flow.cookie_place(context.settings, is_https=is_https(request))

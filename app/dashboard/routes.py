@@ -33,7 +33,7 @@ from app.dashboard.asking import ask
 from app.dashboard.pages import ASSETS, STATIC, Refused, problem_page
 from app.web.pages import TEMPLATES
 
-#: A new page is imported above and named here; one with a name of its own before those that take any.
+#: A new page is imported above and named here. A page at a fixed path must come before one whose path has a parameter.
 PAGES = (
     calibrate_events,
     calibrate,

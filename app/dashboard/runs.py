@@ -15,11 +15,11 @@ from app.dashboard.try_model import body_of, can_be_tried, form_of
 
 router = APIRouter(prefix="/dashboard/runs", include_in_schema=False)
 
-#: The most items on one page of a list.
+#: The most items on one page of the list.
 _SHOWN = 50
-#: As many data sets are shown by their names; older ones by their ids.
+#: The most data sets that are shown by name; older ones are shown by id.
 _NAMED = 200
-#: States that a run, or a sweep, leaves by itself: whoever looks at it looks again.
+#: The states that a run or a sweep leaves by itself: its page reloads until then.
 UNDER_WAY = frozenset({"queued", "running", "cancelling"})
 
 

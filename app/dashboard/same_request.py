@@ -13,7 +13,8 @@ from fastapi import Request
 from app.auth.principal import ANYBODY, LOOPBACK
 
 _KEY = """-H "Authorization: Bearer $EPSILOND_API_KEY" \\\n  """
-#: On a server without keys its token; whoever shows none calculates.
+#: The options of curl on a server without keys: its local token, or nothing for a reader who showed none and may only
+#: calculate.
 _WITHOUT_KEYS = {LOOPBACK.id: """-H "@${EPSILOND_DATA_DIR:-var}/local-token" \\\n  """, ANYBODY.id: ""}
 
 

@@ -121,7 +121,7 @@ async def start(request: Request) -> Response:
 
 
 def _first_page(principal: Principal) -> str:
-    if principal in (LOOPBACK, ANYBODY):  # a server without keys, on which there is nothing to look at yet
+    if principal in (LOOPBACK, ANYBODY):  # on a server without keys, there are no keys to show yet
         return START
     if principal.may(Scope.OWNER, Scope.AUDITOR):
         return f"{PAGES}/budgets"

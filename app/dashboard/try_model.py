@@ -8,9 +8,9 @@ from typing import Any
 
 from app.dashboard.fields import Field, FilledForm
 
-#: Nobody fills in a form for more features.
+#: The most features for which the form is offered: nobody would fill in more.
 MOST_FEATURES = 40
-#: A larger model is not read just because somebody looks at its page.
+#: The most numbers of a model that is read for its page; larger ones are not loaded just to be looked at.
 MOST_NUMBERS = 50_000
 
 

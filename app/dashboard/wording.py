@@ -13,7 +13,7 @@ _KINDS = {
     "derived": "proved here, in the paper's order",
     "order": "known up to a constant, for which 1 is put",
 }
-#: What the field writes otherwise than its kind is spelt here.
+#: Names that the literature spells differently from the service's identifiers.
 _NAMES = {
     "pure_dp": "pure DP",
     "approximate_dp": "approximate DP",

@@ -33,9 +33,9 @@ MEMORY_BYTES = 3 * 2**30
 SECONDS = 120.0
 
 _LIMITS = ReadLimits(rows=MAX_ROWS, cells=MAX_CELLS, block_cells=2**23)
-# The environment variables that a parser needs. The service's secrets are in others.
+# The environment variables that a parser needs. The service's secrets are in others, which it does not get.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
-# A parser on one core, whose freed memory goes back at once: the limit counts addresses.
+# The parser uses one core and returns freed memory at once, because its memory limit counts addresses.
 _MODEST = {"ARROW_DEFAULT_MEMORY_POOL": "system"} | blas_threads(1)
 
 
@@ -130,7 +130,7 @@ def _reader(file: IncomingFile) -> Iterator[Connection]:
                 cwd=PROJECT_ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                # A parser's complaints may quote the file.
+                # The parser's error messages may quote the file.
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=descriptors,

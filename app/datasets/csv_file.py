@@ -108,11 +108,11 @@ def _records(file: IO[bytes]) -> Iterator[list[str]]:
                 _refuse("ragged_row", f"row {first_blank} is blank")
             yield record
     except csv.Error:
-        # Its words are about Python's csv module; the two causes that remain are these.
+        # The message of the error is about Python's csv module; only these two causes remain.
         limit = csv.field_size_limit()
         _refuse(
             "malformed_row",
-            f"after row {number}, quotes do not match, a line ends in CR alone or a cell exceeds {limit} characters",
+            f"after row {number}, quotes do not match, a line ends in a bare CR, or a cell exceeds {limit} characters",
         )
 
 

@@ -33,7 +33,7 @@ router = APIRouter(prefix="/v1/datasets", tags=["Data sets"], dependencies=[Know
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
 
 
-# The parameters are resolved in their order: nobody without the scope and a key makes the server read a file.
+# The parameters are resolved in order: the scope and the key are checked before the server reads a file.
 @router.post(
     "",
     summary="Upload or generate a data set",
@@ -83,8 +83,8 @@ def list_shared_contents(
 ) -> Page[SharedContent]:
     """List rows that are registered under several roots, whose losses add up: for auditors who reach all budgets.
 
-    Owners who do not reach one another's budgets are not told that they have registered the same rows, since they could
-    test guesses at rows by that. Here it shows, without a hash of any rows.
+    Owners who do not reach one another's budgets are not told that they have registered the same rows, since that would
+    let them test guesses at rows. This list shows it, without a hash of any rows.
     """
     with context.database.read() as session:
         return service.list_shared_contents(session, cursor, limit, principal)

@@ -46,9 +46,9 @@ def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[str], 
     record.
 
     Args:
-        kind: Of the file.
-        header: The names in it.
-        columns: The declared ones.
+        kind: The format of the file.
+        header: The names of the file's columns, in their order.
+        columns: The names of the declared columns.
         beside: The name of a column that may also be there.
 
     Raises:

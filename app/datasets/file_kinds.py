@@ -25,7 +25,7 @@ class FileKind(StrEnum):
 
 _BEGINNINGS = ((b"PAR1", FileKind.PARQUET), (b"PK\x03\x04", FileKind.NPZ), (b"PK\x05\x06", FileKind.NPZ))
 
-# What is most often uploaded by mistake. Anything else is read as CSV, and refused by row.
+# Formats that are often uploaded by mistake. Anything else is read as CSV, and its first wrong row is refused.
 _OTHERS = (
     (b"PARE", "a Parquet file with an encrypted footer"),
     (b"\x93NUMPY", "a single NumPy array (.npy)"),
@@ -41,7 +41,8 @@ _OTHERS = (
     (b"%PDF", "a PDF document"),
 )
 
-#: Content types of the file's part. Some systems know none for CSV, or a spreadsheet's; the last fits every file.
+#: The content types of the file's part. Some systems have none for CSV, or that of a spreadsheet; the last fits every
+#: file.
 FILE_TYPES = {
     "text/csv": FileKind.CSV,
     "application/csv": FileKind.CSV,

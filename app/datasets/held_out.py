@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from app.datasets.persons import PersonArray
 
-#: Shape (rows,): true for a row that is held out. As secret as the rows.
+#: Shape (rows,): true for a row that is held out. It is as secret as the rows.
 CoinArray = NDArray[np.bool_]
 
 #: The least and the largest share that may be held out.

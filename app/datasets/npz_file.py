@@ -24,7 +24,7 @@ from app.datasets.typed_columns import (
     wrong_type,
 )
 
-#: All arrays together, unpacked.
+#: The most bytes of all arrays together, unpacked.
 MAX_BYTES = 2**31
 
 _SUFFIX = ".npy"
@@ -146,7 +146,7 @@ def _check_array(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
 
 
 def _size(shape: Sequence[int]) -> int:
-    # Python's integers: a product that wraps around would pass for a small one.
+    # Python's integers do not overflow: a product that wrapped around would look small.
     size = 1
     for length in shape:
         size *= int(length)
@@ -183,7 +183,7 @@ def _read(archive: zipfile.ZipFile, name: str) -> Array:
 
 def _check_kind(name: str, values: Array, wants: str, *, is_category: bool) -> None:
     allowed = "iuU" if is_category else "iuf"
-    # NumPy gives an array without any rows the type of numbers, whatever would have stood in it.
+    # NumPy gives an array without rows a numeric type, whatever its values would have been.
     if len(values) and values.dtype.kind not in allowed:
         raise wrong_type(name, _KINDS.get(values.dtype.kind, "values of another type"), wants)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:

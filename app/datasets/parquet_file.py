@@ -22,7 +22,7 @@ from app.datasets.typed_columns import (
     wrong_type,
 )
 
-#: All columns together, decoded, as the file says: much more than the cells of the largest table need.
+#: The most decoded bytes of all columns together, according to the file. The cells of the largest table need far less.
 MAX_BYTES = 4 * 2**30
 
 _BUFFER_BYTES = 2**20
@@ -56,7 +56,7 @@ class ParquetFile:
         limits.check(metadata.num_rows, len(schema))
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         if sum(group.total_byte_size for group in groups) > MAX_BYTES:
-            raise FileRefused("too_large", f"the columns say that they have more than {MAX_BYTES} bytes decoded")
+            raise FileRefused("too_large", f"its metadata states more than {MAX_BYTES} bytes of decoded data")
         self.header = list(schema.names)
 
     def blocks(
@@ -72,7 +72,7 @@ class ParquetFile:
         rows = 0
         step = self._limits.block_rows(len(order))
         for batch in self._file.iter_batches(batch_size=step, use_threads=False):
-            # The file's own count was a claim.
+            # Counted here, since the count that the file states may be wrong.
             rows += batch.num_rows
             self._limits.check(rows, len(order))
             columns = [_typed(column, batch.column(index)) for column, index in zip(declared, places, strict=True)]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from app.context import Context
 from app.datasets.columns import Column
 
-#: Shape (rows, 2): of each row the first 128 bits of its person's keyed hash. Two of ten million persons share one with
-#: a probability of 2e-25.
+#: Shape (rows, 2): for each row, the first 128 bits of the keyed hash of its person. The probability that two of ten
+#: million persons share these bits is 2e-25.
 PersonArray = NDArray[np.uint64]
 
 MAX_ID_LENGTH = 200

@@ -22,11 +22,11 @@ import numpy as np
 from app.datasets.typed_columns import ColumnarFile, Declared, FileRefused, ReadLimits
 from app.kit.encryption import FileUnreadable, open_decrypting
 
-#: The most faults reported for one column of one block; the parent process names fewer.
+#: The most faults that are reported for one column of one block; the parent process names fewer.
 MAX_TOLD_FAULTS = 32
 
 
-# What the parsers raise over bytes that are not what they should be; Arrow's own errors are ValueErrors and OSErrors.
+# The errors of the parsers for damaged files; Arrow's own errors are ValueErrors and OSErrors.
 _FAILURES = (
     OSError,
     ValueError,
@@ -44,7 +44,7 @@ _FAILURES = (
 def open_file(
     kind: str, file: IO[bytes], declared: list[Declared], label: str, persons: str | None, limits: ReadLimits
 ) -> ColumnarFile:
-    # Each format's library is loaded where it is needed; the larger takes longer than reading a small file.
+    # Only the library of this format is loaded: loading the larger one takes longer than reading a small file.
     if kind == "parquet":
         from app.datasets.parquet_file import ParquetFile  # noqa: PLC0415
 
@@ -79,9 +79,9 @@ def answer(connection: Connection, stored: IO[bytes]) -> None:
 
 def main(descriptor: int, socket: int, memory_bytes: int, seconds: float) -> None:
     """Read one file, then end."""
-    # The parent decides when to stop; Ctrl+C in a terminal reaches its children too.
+    # The parent decides when to stop, but Ctrl+C in a terminal reaches its children too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The alarm ends this process: it does not outlive its limit, even where the parent is gone.
+    # The alarm ends this process at its time limit, even if the parent is gone.
     signal.setitimer(signal.ITIMER_REAL, seconds)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     # A core file would hold rows.
@@ -98,7 +98,7 @@ def main(descriptor: int, socket: int, memory_bytes: int, seconds: float) -> Non
             )
             _refuse(connection, why)
         except _FAILURES:
-            # Their own words may quote the file.
+            # The library's own message may quote the file.
             why = FileRefused("damaged", "the file is damaged or cut short, or holds what its format does not allow")
             _refuse(connection, why)
 

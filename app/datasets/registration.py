@@ -66,13 +66,13 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
     """
     metadata = read_metadata(upload.metadata)
     if metadata.public and not principal.may(Scope.ADMIN):
-        # Before the file is looked at: what stands in it plays no part.
+        # This is checked before the file is read, so that the answer says nothing about its contents.
         detail = "Only a key with the scope admin can declare rows public; upload them as private, with a budget."
         raise Problem(403, "public_needs_admin", detail)
     dataset_id = new_id("ds")
     table = _read(context, upload, metadata.columns, metadata.label, person_column_of(context, metadata, dataset_id))
     if metadata.public and table.rows == 0:
-        # Private data may have no rows, since their number is private; public data are scored on, and 0/0 is not a
+        # Private data may have no rows, since their number is secret. Public data are scored, and no rows have no
         # score.
         detail = "The file has no rows; public data need at least one."
         raise unprocessable("no_rows", detail, "file")
@@ -215,7 +215,7 @@ def _without(
         with context.database.read() as session:
             if versions.newest(session, get(session, dataset.id)) == before:
                 raise
-        # The version that came meanwhile has erased this one.
+        # A version that was added meanwhile has erased this one.
         raise _came_meanwhile() from None
     stays = ~rows_of(stored.hashes, column.hashes(persons))
     return rows_that_stay(features, labels, stored, stays, columns_of(dataset), dataset.label, column)

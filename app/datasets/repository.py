@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from app.tables.datasets import Dataset, DatasetVersion
 
-# The root budgets that each content is bound to, over all versions, deleted or not.
+# The root budget of each content, over all versions, deleted or not.
 _PRIVATE_CONTENTS = union_all(
     select(Dataset.content_hash, Dataset.budget_id, Dataset.id.label("dataset_id")).where(
         Dataset.budget_id.is_not(None)
@@ -18,7 +18,7 @@ _PRIVATE_CONTENTS = union_all(
     select(DatasetVersion.content_hash, DatasetVersion.budget_id, DatasetVersion.dataset_id),
 ).subquery()
 
-# Databases bound the number of parameters of one statement.
+# Databases limit the number of parameters of a statement.
 _BATCH = 500
 
 
@@ -42,8 +42,8 @@ def add(session: Session, row: Dataset | DatasetVersion) -> None:
 def list_living(
     session: Session, after: tuple[datetime, str] | None, count: int, within: ColumnElement[bool]
 ) -> Sequence[Dataset]:
-    """Data sets that are not deleted and that the reader reaches, oldest first, from the one after ``after`` (moment of
-    creation, id).
+    """Return the data sets that are not deleted and that the reader reaches, oldest first, beginning after the one at
+    ``after`` (moment of creation, id).
     """
     statement = select(Dataset).where(Dataset.deleted_at.is_(None), within).order_by(Dataset.created_at, Dataset.id)
     if after is not None:

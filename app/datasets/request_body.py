@@ -57,7 +57,7 @@ def _multipart(metadata: type[Schema], example: dict[str, Any]) -> dict[str, Any
     }
 
 
-#: Uploads are read as a stream, so no parameter of an endpoint tells of them.
+#: Uploads are read as a stream, so this body is described here and not by the parameters of the endpoint.
 REQUEST_BODY: dict[str, Any] = {
     "required": True,
     "content": {

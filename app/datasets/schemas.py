@@ -75,7 +75,7 @@ class DatasetMetadata(Schema):
         description="The largest number of rows that one person may have, a public number; 1 if only `person_column` "
         "is given. A file with more rows of a person is refused.",
     )
-    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
+    # It is left out unless it is given, so that requests from before this field existed stay the same.
     held_out_share: float | None = Field(
         None,
         ge=LEAST_SHARE,
@@ -173,7 +173,7 @@ class VersionMetadata(Schema):
 
 
 class PersonsDeletion(Schema):
-    """A version without some persons, which the service makes itself. What is public of it stands beside the ids."""
+    """A version without some persons, which the service makes itself. Its public parts stand beside the ids."""
 
     persons: list[PersonId] = Field(
         max_length=MAX_NAMED_PERSONS,

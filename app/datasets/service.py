@@ -35,7 +35,7 @@ from trainer.scaling import memory_of_rows
 
 _COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 
-#: The warning for a data set from before such files were refused.
+#: The warning for a data set that is older than the rule that refuses such files.
 TOO_FULL = DatasetWarning(
     code="dataset_too_full",
     detail="The data set has more rows than its capacity. Its runs fail without a charge, because they could not hide "
@@ -139,7 +139,7 @@ def read(context: Context, dataset_id: str, principal: Principal) -> DatasetBody
 
 
 def list_page(context: Context, cursor: str | None, limit: int, principal: Principal) -> Page[DatasetBody]:
-    """Data sets that are not deleted, oldest first; those that come with the service lead."""
+    """Return a page of the data sets that are not deleted, oldest first; those that come with the service lead."""
     after = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
     with context.database.read() as session:
         found = repository.list_living(session, after, limit + 1, reach.datasets(principal))
@@ -187,7 +187,7 @@ def _warnings(context: Context, dataset: Dataset, newest: Version, principal: Pr
     try:
         is_too_full = files.count_rows(newest.id) > newest.capacity
     except (OSError, FileUnreadable):
-        # A run on the data set will meet the fault; the declaration is shown all the same.
+        # The declaration is shown all the same; a run on the data set will report the fault.
         return []
     return [TOO_FULL] if is_too_full else []
 
@@ -277,7 +277,7 @@ def load(context: Context, session: Session, dataset_id: str, number: int = 1) -
     columns, label = split_label(columns_of(dataset), dataset.label)
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     features, labels = bundled.load(dataset.id) if dataset.is_bundled else files.read(version.id)
-    # Public rows from before there were capacities may be more than their slots, which need not hide their number.
+    # Public data from before capacities existed may have more rows than slots, and their number need not be hidden.
     capacity = max(version.capacity, len(labels)) if dataset.is_public else version.capacity
     held_out = None
     if dataset.held_out_share is not None:

@@ -80,7 +80,7 @@ def generate(request: SyntheticRequest) -> Table:
         centres = _unit_rows(draws.normal((request.classes, request.features)))
         labels = np.floor(draws.uniform((request.rows,)) * request.classes)
         features = request.separation * centres[labels.astype(np.intp)] + draws.normal(shape)
-        # After this division nearly all features lie inside the bounds.
+        # This division puts nearly all features inside the bounds.
         features /= request.separation + 3.0
     else:
         (weights,) = _unit_rows(draws.normal((1, request.features)))

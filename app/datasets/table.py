@@ -28,7 +28,8 @@ _EMPTY = ("empty_cell", "the cell is empty; every cell needs a value")
 _UNKNOWN = ("unknown_category", "the cell is none of the declared categories; case and spaces count")
 _NOT_FINITE_CELL = ("not_finite", "the cell is not a finite number")
 
-# Python reads more as a number than a file may hold: "nan", "1_000", digits of every script. These characters are left.
+# Python accepts as numbers what a file may not contain: "nan", "1_000", digits of every script. Only these characters
+# are allowed.
 _NUMBER_CHARACTERS = re.compile(r"[0-9eE+\-. \t]*")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -56,7 +57,7 @@ class TypedBlock:
     missing: Sequence[int] = ()
 
 
-#: A number that passed its bound: its row, its place among the declared columns, and its value as given.
+#: A number that was clipped: its row, the position of its declared column, and its original value.
 CLIPPED = np.dtype([("row", "<i8"), ("column", "<i4"), ("value", "<f8")])
 ClippedArray = NDArray[np.void]
 
@@ -107,7 +108,7 @@ class _ColumnReader:
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     rows: int = 0
     values_clipped: int = 0
-    #: Clipped rows of all blocks, and their original values. Kept if the caller asks for it.
+    #: The clipped rows of all blocks with their original values; None if the caller did not ask for them.
     clipped: list[tuple[NDArray[np.intp], FloatArray]] | None = None
 
     def read(self, texts: Sequence[str]) -> FloatArray | list[tuple[int, str, str]]:
@@ -165,7 +166,7 @@ class _PersonReader:
     blocks: list[PersonArray] = field(default_factory=lambda: [np.empty((0, 2), np.uint64)])
 
     def read(self, ids: Sequence[str] | PersonArray) -> list[tuple[int, str, str]]:
-        """Take a block of ids, or return its faulty positions. Ids that are already hashed are taken as they are."""
+        """Add a block of ids, or return its faulty positions. Ids that are already hashed are kept unchanged."""
         if isinstance(ids, np.ndarray):
             self.blocks.append(ids)
             return []
@@ -202,7 +203,7 @@ class TableBuilder:
         self._labels: list[FloatArray] = [np.empty(0)]
 
     def add(self, rows: Sequence[Sequence[str]], first_row: int = 1) -> list[CellFault]:
-        """Take a block of rows, each with one cell per declared column and in that order.
+        """Add a block of rows, each with one cell per declared column and in that order.
 
         Args:
             rows: The texts of the cells; if ids are declared, the last text is the id of the row's person.
@@ -219,7 +220,7 @@ class TableBuilder:
     def add_typed(
         self, blocks: Sequence[TypedBlock], first_row: int, ids: Sequence[str] | PersonArray = ()
     ) -> list[CellFault]:
-        """Take blocks of typed values, one per declared column, in that order. Ids may already be hashed."""
+        """Add blocks of typed values, one per declared column, in that order. Ids may already be hashed."""
         read = [reader.read_values(block) for reader, block in zip(self._readers.values(), blocks, strict=True)]
         return self._take(read, ids, len(blocks[0].values), first_row)
 
@@ -257,7 +258,7 @@ class TableBuilder:
     def _take_features(self, columns: Sequence[FloatArray], rows: int) -> None:
         """Append columns to the existing rows, some rows at a time, so that they stay in the processor's cache."""
         first = len(self._features)
-        # The memory grows where it is: blocks that are joined in the end would take it twice.
+        # The array is resized in place, since joining the blocks at the end would take twice the memory.
         self._features.resize((first + rows, len(columns)), refcheck=False)
         for start in range(0, rows, _TURNED_ROWS):
             part = slice(start, start + _TURNED_ROWS)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 MAX_COLUMNS = 4096
 
-#: The types in which a reader hands numbers over: binary64 has each of their values.
+#: The types in which a reader may return numbers: binary64 represents each of their values exactly.
 EXACT_TYPES = ("|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<f2", "<f4", "<f8")
 
 TEXTS = "texts, or integers that stand for their decimal digits"
@@ -44,7 +44,7 @@ class ReadLimits:
 
     rows: int
     cells: int
-    #: Rows of one block times columns.
+    #: The number of cells of one block: its rows times its columns.
     block_cells: int
 
     def check(self, rows: int, columns: int) -> None:

@@ -34,7 +34,7 @@ METADATA_TYPES = ("application/json",)
 
 _WRITE_BYTES = 2**20
 
-# The parser's warnings quote bytes of the body, and a log must not hold a byte of anybody's data.
+# The parser's warnings quote bytes of the body, and no log may contain a byte of anybody's data.
 logging.getLogger("python_multipart.multipart").setLevel(logging.CRITICAL)
 
 
@@ -196,7 +196,7 @@ class _Form:
             detail = "An upload has two parts, file and metadata; there is one with another name."
             raise unprocessable("unknown_field", detail)
         if name in self._seen:
-            raise unprocessable("duplicate_part", f"The part {name} may occur once.", name)
+            raise unprocessable("duplicate_part", f"The part {name} may occur only once.", name)
         self._seen.add(name)
         types = tuple(FILE_TYPES) if name == "file" else METADATA_TYPES
         if media_type and media_type not in types:

@@ -18,14 +18,14 @@ from sqlalchemy.orm import Session
 from app.kit import spans
 from app.kit.private_files import make_private_file, make_private_folder
 
-# SQLite waits this long for another writer before it gives up; PostgreSQL as long for a row lock.
+# SQLite waits this many seconds for another writer before it gives up, and PostgreSQL for a row lock.
 LOCK_TIMEOUT_S = 30
 #: The lock timeout on PostgreSQL for a transaction that serves many callers at once.
 BRIEF_LOCK_TIMEOUT_S = 1
-#: A connection to PostgreSQL that was idle for longer is tried before it is used.
+#: A connection to PostgreSQL that was idle for more seconds than this is tested before it is used.
 IDLE_S = 1.0
-#: In the words of libpq: a host that is gone without a word is noticed after ten seconds where a connection is made,
-#: after thirty where something was sent to it, after a minute where its answer is awaited. A URL may say otherwise.
+#: Options of libpq, by which a host that disappears is noticed after ten seconds while connecting, after thirty while
+#: sending, and after a minute while waiting for an answer. A URL may set others.
 PATIENCE_WITH_HOSTS = {
     "connect_timeout": 10,
     "tcp_user_timeout": 30_000,
@@ -34,7 +34,8 @@ PATIENCE_WITH_HOSTS = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-#: A lock that was not given in time, a deadlock, a conflict of serialisation: nothing was written, try again.
+#: PostgreSQL's codes for a lock that was not obtained in time, a deadlock and a serialization conflict: nothing was
+#: written, so the transaction can be tried again.
 POSTGRESQL_BUSY = frozenset({"55P03", "40P01", "40001"})
 
 _WAIT_AS_LONG_AS_ALLOWED = text("SELECT set_config('lock_timeout', :timeout, true)")
@@ -54,8 +55,8 @@ class Witness(Protocol):
         """Take note of a durable transaction, before anybody is told about it."""
 
     def catch_up(self) -> None:
-        """Catch up with commits of other processes before they are told to anybody. The other witnesses may not know
-        them yet."""
+        """Take note of commits by other processes before anybody is told about them, since the witnesses of those
+        processes may not have done so yet."""
 
     def close(self) -> None:
         """Release all resources when the engine is disposed of."""
@@ -103,7 +104,7 @@ class Database:
             if not self.is_sqlite:
                 session.execute(_WAIT_AS_LONG_AS_ALLOWED, {"timeout": f"{self.lock_timeout_s}s"})
             yield session
-            # Nothing is, where the block has rolled back by itself.
+            # If the block has rolled back by itself, nothing will be committed.
             if self.witness is not None and session.in_transaction():
                 told.extend(self.witness.before_commit(session.connection()))
 
@@ -136,7 +137,7 @@ class Database:
             try:
                 yield session
             finally:
-                # Rolling back would expire the loaded rows.
+                # A rollback alone would expire the loaded rows.
                 session.expunge_all()
                 session.rollback()
 
@@ -167,13 +168,13 @@ def _sqlite_engine(url: str, lock_timeout_s: int) -> Engine:
     file, pool = sqlite_file(url), {}
     if file is not None:
         make_private_folder(file.absolute().parent)
-        # As many as by default, all of them kept: a new connection costs as much as a few transactions.
+        # All of the default number of connections are kept, since a new one costs as much as a few transactions.
         pool = {"pool_size": 15, "max_overflow": 0}
     engine = create_engine(url, connect_args={"timeout": lock_timeout_s}, **pool)
 
     @event.listens_for(engine, "do_connect")
     def _make_private(*_: Any) -> None:
-        # SQLite gives the files that it makes beside the database the mode of the database.
+        # SQLite gives the files that it makes beside the database the same mode.
         if file is not None:
             make_private_file(file)
 
@@ -201,7 +202,7 @@ def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
 def _postgresql_engine(url: str) -> Engine:
     said = make_url(url).query
     patience = {name: value for name, value in PATIENCE_WITH_HOSTS.items() if name not in said}
-    # The last of several wins: a URL may set anything but these two, which commands rely on.
+    # If an option is repeated, the last one wins: a URL may set any but these two, which commands rely on.
     options = f"{' '.join(_texts(said.get('options', '')))} -c lock_timeout={BRIEF_LOCK_TIMEOUT_S}s"
     engine = create_engine(
         url,
@@ -217,7 +218,7 @@ def _postgresql_engine(url: str) -> Engine:
 
     @event.listens_for(engine, "checkout")
     def _try(connection: Any, record: Any, _proxy: Any) -> None:
-        # The server may have gone and come back while the connection was idle; then another one is made.
+        # If the server was restarted while the connection was idle, a new connection is made.
         if time.monotonic() - record.info.get("idle_since", math.inf) > IDLE_S:
             try:
                 engine.dialect.do_ping(connection)

@@ -20,7 +20,7 @@ class Unfenced(Problem):
 
 DATABASE_FAILURES = (DBAPIError, PoolTimeout, Unfenced)
 
-#: PostgreSQL's word for a full disk.
+#: PostgreSQL's code for a full disk.
 _POSTGRESQL_DISK_FULL = "53100"
 
 

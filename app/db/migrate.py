@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
-# Two servers that start at once migrate one after the other. Any constant does; this one is "epsilond" in ASCII.
+# Two servers that start together migrate one after the other. Any constant would do; this one is "epsilond" in ASCII.
 _ADVISORY_LOCK = 0x657073696C6F6E64
 
 
@@ -56,7 +56,8 @@ def schema_changes(database: Database) -> Iterator[Connection]:
     """
     with database.engine.connect() as connection:
         if database.is_sqlite:
-            # A table is changed by making it anew, which its references would forbid; they are checked at the end.
+            # SQLite changes a table by making it anew, which references to it would forbid; they are checked at the
+            # end.
             connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
         with connection.begin():
             if not database.is_sqlite:
@@ -112,7 +113,7 @@ def _config(connection: Connection | None = None) -> Config:
     from alembic.config import Config
 
     config = Config()
-    # The option is read with %-interpolation.
+    # Alembic interpolates % in options.
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection

@@ -1,1 +1,4 @@
-"""Ledger entries as bytes, and the register: entries about everything besides reservations that decides a charge."""
+"""Ledger entries as bytes, and the register.
+
+The register's entries are about everything that decides a charge, apart from reservations.
+"""

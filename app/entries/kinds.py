@@ -9,7 +9,8 @@ from typing import Any
 
 from accounting.canonical import Json
 
-#: The principals of entries made without a key: the local token, and the service itself for what nobody asked for.
+#: The principals of entries that were made without a key: the local token, and the service itself for work that nobody
+#: asked for.
 LOOPBACK, SERVICE = "loopback", "service"
 WITHOUT_A_KEY = frozenset({LOOPBACK, SERVICE})
 
@@ -69,7 +70,7 @@ class ChargedData:
     content: str
 
     def to_json(self) -> dict[str, Json]:
-        """Its canonical description."""
+        """Return its canonical description."""
         return {"content": self.content, "id": self.dataset_id, "version": self.version}
 
     @classmethod

@@ -51,7 +51,7 @@ _FORGET = delete(USES).where(USES.c.principal_id == bindparam("b_id"), USES.c.da
 _OPEN = select(func.count()).where(
     _RESERVATIONS.c.principal_id == bindparam("principal_id"), _RESERVATIONS.c.resolved_at.is_(None)
 )
-# The condition is the one of the index, word for word.
+# The condition must be the same as that of the index, word for word.
 _EXTENSIONS = select(func.count()).where(
     _ENTRIES.c.reservation_id == bindparam("reservation_id"), text("kind = 'extend'")
 )
@@ -117,7 +117,7 @@ class Meter:
                 continue
             self._uses[principal_id] = _Use(entries, size)
             if not entries:
-                # Yesterday may still be another server's today, which locks the row of the day before, too.
+                # Yesterday may still be today for another server, which locks the row of the day before, too.
                 forgotten = {"b_id": principal_id, "b_day": before - timedelta(days=1)}
                 self._connection.execute(_FORGET, forgotten)
 

@@ -26,7 +26,7 @@ class Quota(StrEnum):
     """A quota counts one of these for a key."""
 
     ENTRIES = "entries"
-    """Entries of a day (UTC)."""
+    """Entries per day (UTC)."""
     BYTES = "bytes"
     """Their canonical bytes."""
     OPEN_RESERVATIONS = "open_reservations"

@@ -20,7 +20,7 @@ from accounting.events import Event, event_from_json
 from app.entries.kinds import ChargedData, EntryKind
 from app.kit.timestamps import format_moment
 
-#: The version of the bytes that are written now. Those of the first version stay readable for ever.
+#: The version of the bytes that are written now. Version 1 stays readable for ever.
 RECORD_VERSION = 2
 
 
@@ -134,7 +134,7 @@ def record_from_canonical(data: bytes) -> EntryRecord:
         raise ValueError("these bytes have another format version, or are not exactly one entry")
     required, allowed = _MEMBERS_OF[version]
     if not required <= plain.keys() <= allowed:
-        raise ValueError("these bytes are not of an entry alone")
+        raise ValueError("these bytes are not exactly one entry")
     plain["version"] = int(version)
     plain["sequence"] = int(plain["sequence"])
     plain["kind"] = _KINDS[plain["kind"]]
@@ -142,7 +142,7 @@ def record_from_canonical(data: bytes) -> EntryRecord:
     plain["amounts"] = tuple(map(int, plain["amounts"]))
     if plain.keys() & _CONVERTED:
         _convert(plain)
-    # This does what `EntryRecord(**plain)` does; that call alone would take as long as everything above.
+    # This does the same as `EntryRecord(**plain)`, which alone would take as long as everything above.
     record = object.__new__(EntryRecord)
     vars(record).update(_ABSENT, **plain)
     return record
@@ -166,7 +166,7 @@ _FIRST = {
 _ABSENT: dict[str, Any] = {
     member.name: None for member in fields(EntryRecord) if member.default is None and member.name != "details"
 }
-# For each version, the members that its bytes have, and those that they may have.
+# For each version, the members that its bytes must have, and those that they may have.
 _MEMBERS_OF = {
     "1": (_FIRST, _FIRST),
     "2": (_FIRST - _ABSENT.keys(), _FIRST | _ABSENT.keys()),
@@ -174,7 +174,7 @@ _MEMBERS_OF = {
 _CONVERTED = {"dataset", "work", "failure", "tail", "refers_to", "certificate", "subject_id"}
 _KINDS = {str(kind): kind for kind in EntryKind}
 _HASH = re.compile("[0-9a-f]{64}")
-# Most entries share their events with others: what was read once is found again by its text.
+# Many entries have the same events, so those that were parsed once are found again by their text.
 _EVENTS: dict[str, tuple[Event, ...]] = {}
 _MOST_EVENTS = 4096
 
@@ -234,7 +234,7 @@ _BEHIND_EVENTS = ({"v"} | _FIRST | _ABSENT.keys()) - _BEFORE_EVENTS - {"events"}
 def _members(text: str) -> dict[str, Any]:
     plain, end = _read_json(text)
     if end != len(text) or not isinstance(plain, dict) or "events" not in plain:
-        raise ValueError("these bytes are not of an entry alone")
+        raise ValueError("these bytes are not exactly one entry")
     plain["events"] = _events(plain["events"])
     return plain
 

@@ -21,7 +21,7 @@ class Refused(Exception):
     """An entry says something that the service would not have entered; the message says what."""
 
 
-#: Errors that foreign bytes cause in the code that reads entries of the register.
+#: The errors that malformed bytes cause in the code that reads entries of the register.
 UNREADABLE = (Refused, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -42,13 +42,13 @@ class Told:
 
     @property
     def is_final(self) -> bool:
-        """Return whether no entry about it can follow."""
+        """Return whether no further entry about the subject can follow."""
         return self.has_ended or not LATER[self.subject]
 
 
 @dataclass
 class Register:
-    """Take the entries of the register in order.
+    """Process the entries of the register in order.
 
     Attributes:
         sequence, head_hash: Those of the last entry.

@@ -83,7 +83,7 @@ class Registered:
     def _said(self, name: str, row: Mapping[str, Any]) -> Json:
         value = row[name]
         if name == "content_hash" and value is not None:
-            # The first version stands in the row of its data set.
+            # The first version is described in the row of its data set.
             dataset_id, version = row.get("dataset_id", row["id"]), row.get("version", 1)
             return content_under(row["budget_id"], dataset_id, version, value)
         if value is None:
@@ -184,7 +184,7 @@ REGISTERED: Mapping[Subject, Registered] = {
                     "schedule",
                 }
             ),
-            # The trials of a sweep for the best are nobody's business: how many there are is secret.
+            # The trials of a sweep for the best are left out, since their number is secret.
             rows=lambda table: ~table.c.is_withheld,
             ended_states=ENDED,
         ),
@@ -203,7 +203,7 @@ REGISTERED: Mapping[Subject, Registered] = {
             Subject.WEBHOOK,
             cast(Table, Webhook.__table__),
             untold={"dropped": "It counts messages that were not written, and decides nothing."},
-            # An address may hold a secret of the receiver, and is shown to owners of the budget alone.
+            # The address may contain a secret of the receiver, so only owners of the budget see all of it.
             shortened=frozenset({"url"}),
             is_removed=True,
         ),

@@ -30,7 +30,7 @@ from app.tables import ledger as tables
 from app.tables.states import REGISTER
 
 REGISTERS = cast(Table, tables.Register.__table__)
-#: Rows that are read at once, where what was there before the register is entered.
+#: The number of rows that are read at once when rows that are older than the register are entered.
 _AT_ONCE = 500
 
 

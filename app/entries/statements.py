@@ -13,7 +13,7 @@ from app.kit.hash_chain import chain_hash
 from app.tables.ledger import Entry
 
 ENTRIES = cast(Table, Entry.__table__)
-# Inline: nothing asks which number a row got, so that nothing waits for the answer.
+# Inline, so that the statement does not wait for the number of the new row, which nobody needs.
 _INSERT_ENTRY = insert(ENTRIES).inline()
 
 

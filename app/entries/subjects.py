@@ -29,11 +29,11 @@ class Subject(StrEnum):
     """An address that is told what happens to a budget: by whom it was registered, and its end."""
 
 
-#: Subjects that every register has, even one that is older than entries about the register itself.
+#: The subjects that every register has, even one from before entries about the register itself existed.
 FIRST_SUBJECTS = frozenset({Subject.DATASET, Subject.VERSION, Subject.KEY, Subject.RUN, Subject.AUDIT})
 
 
-#: A token changes with a rotation, and its hash with the secret that it is hashed under.
+#: A token changes with a rotation, and its hash changes with the secret under which it is hashed.
 _OF_TOKEN = (
     "token_hash",
     "secret_version",
@@ -58,7 +58,7 @@ _AT_THE_END_OF_A_RUN = (
 
 _AT_THE_END_OF_A_SWEEP = ("outcome", "best_run_id", "is_cancelled", "release_at", "started_at", "finished_at")
 
-#: The columns that a later entry of a kind says. What none of them says is fixed by the first entry about something.
+#: The columns that a later entry of each kind may set. All other columns are fixed by the first entry about a subject.
 LATER: Mapping[Subject, Mapping[EntryKind, tuple[str, ...]]] = {
     Subject.REGISTER: {EntryKind.CHANGE: ("subjects",)},
     Subject.DATASET: {EntryKind.END: ("deleted_at",)},

@@ -37,7 +37,7 @@ _ADVANCE = (
     )
     .values(sequence=parameter("sequence"), hash=parameter("hash"))
 )
-#: Has the database say how many of several rows were inserted.
+#: Makes the database say how many of several rows were inserted.
 _COUNTED = {"preserve_rowcount": True}
 
 
@@ -120,7 +120,7 @@ class DatabaseStore:
         try:
             _METADATA.create_all(self._database.engine)
         except DBAPIError:
-            # Where another server has made them meanwhile, they are found now.
+            # If another server has made them meanwhile, this finds them.
             _METADATA.create_all(self._database.engine)
         self._is_made = True
 

@@ -20,7 +20,7 @@ from app.fence.marks import Head, Kept, Move
 from app.kit.private_files import replace_private, write_private_once
 
 _VERSION = "epsilond-fence-1"
-#: A log is written anew once it has this size, and this many times as many bytes as its budgets need.
+#: A log is rewritten once it has at least this size, and this many times the bytes that its budgets need.
 COMPACTED_FROM_BYTES = 4 * 2**20
 _GROWTH = 8
 _BYTES_OF_BUDGET = 120
@@ -104,12 +104,12 @@ class FileStore:
             fcntl.flock(descriptor, kind)
             if self._is_current(descriptor):
                 break
-            self._close()  # it was written anew, or removed, before the lock was given
+            self._close()  # the file was rewritten or removed before the lock was granted
         try:
             self._catch_up(descriptor)
             yield True
         except BaseException:
-            # What the file holds now is read again.
+            # The file is read again from its beginning.
             self._close()
             raise
         finally:
@@ -122,7 +122,7 @@ class FileStore:
         except FileNotFoundError:
             return False
         opened = os.fstat(descriptor)
-        # A file that is shorter than what was read of it has been copied over.
+        # A file that is shorter than what was read from it has been copied over.
         return (there.st_dev, there.st_ino) == (opened.st_dev, opened.st_ino) and opened.st_size >= self._end
 
     def _catch_up(self, descriptor: int) -> None:
@@ -135,12 +135,12 @@ class FileStore:
                 break
             data += part
         lines = data.split(b"\n")
-        # Behind the last end of a line is nothing, or the beginning of a record.
+        # After the last end of a line there is nothing, or the beginning of a record.
         for number, line in enumerate(lines[:-1]):
             fields = _fields(line)
             if fields is None:
                 if number == len(lines) - 2 and not lines[-1] and self._ledger_id:
-                    return  # the last record, half written
+                    return  # the last record was only half written
                 raise DamagedFence(f"the record at byte {self._end} is not what was written")
             self._take(fields)
             self._end += len(line) + 1

@@ -32,14 +32,15 @@ from app.fence.marks import Head, Kept, Loss, Move, Reason, compare
 
 log = structlog.get_logger("epsilond.fence")
 
-#: A comparison is believed for so long, and for less where the database is refused: the loss may be acknowledged.
+#: The seconds for which the result of a comparison is believed. A refusal is believed for less, since the loss may be
+#: acknowledged.
 BELIEVED_S = 5.0
 REFUSAL_BELIEVED_S = 1.0
 _FAILURES = (DBAPIError, PoolTimeout, OSError)
 
-# What a transaction has touched: the chains' ends before it. A chain that nobody looked at before has None.
+# For each transaction, where the chains that it touches ended before it: None for a chain that was not compared yet.
 _TOUCHED: WeakKeyDictionary[Connection, dict[str, Head | None]] = WeakKeyDictionary()
-# Engines whose transactions a fence is told of.
+# The engines whose transactions are reported to a fence.
 _WATCHED: WeakSet[Engine] = WeakSet()
 
 
@@ -65,7 +66,7 @@ def touch(connection: Connection, budget_id: str, base: Head | None) -> None:
     """Tell the fence that the transaction acknowledges the present chain of a budget, including its own additions.
 
     Args:
-        connection: The transaction's.
+        connection: The connection of the transaction.
         budget_id: The budget of the chain.
         base: The end of the chain, read under the lock before anything was added; None if nobody looked.
 
@@ -93,7 +94,7 @@ class Fence:
         - foreign_is_refused: no transaction extends a chain of a database that another version has migrated.
 
     Args:
-        database: The ledger's.
+        database: The ledger's database.
         url: Gives the place of the fence: the address of a database, or the path of a file.
         clock: The time of day, for the first life.
     """
@@ -107,9 +108,9 @@ class Fence:
         self._compared_at = 0.0
         self._loss: Loss | None = None
         self._is_logged = False
-        #: What the fence is known to have, of chains that this process has met.
+        #: The ends that the fence is known to have, for chains that this process has met.
         self._known: dict[str, Head] = {}
-        #: Chains that were committed, and that the fence could not be told of.
+        #: Chains whose committed ends could not be reported to the fence.
         self._untold: set[str] = set()
 
     @cached_property
@@ -248,7 +249,7 @@ class Fence:
     def _advance(self, moves: Sequence[Move]) -> bool:
         """Move the fence; False unless it had the base of every chain."""
         with _failures_told():
-            # Nobody has compared a chain without a base, or one that was not extended.
+            # A chain without a base was never compared, and neither was one whose base is its new end.
             if any(move.base in (None, move.head) for move in moves) or not self.store.advance(moves):
                 return False
         self._known |= {move.budget_id: move.head for move in moves}
@@ -266,7 +267,8 @@ class Fence:
             The ends that the fence has afterwards; none if the database is refused.
         """
         try:
-            # First: whatever is committed meanwhile makes the database ahead, and never behind.
+            # The fence is read first: what is committed meanwhile puts the database ahead of the fence, and never
+            # behind it.
             with _failures_told():
                 kept = self.store.read(ids)
         except DamagedFence:
@@ -289,7 +291,7 @@ class Fence:
         if loss is not None:
             return self._refuse(loss)
         if life is None:
-            # The fence was made, and whoever made it did not come to enter its life.
+            # The process that made the fence stopped before it entered the first life.
             self._enter_first_life(kept.life)
         ahead = {each: head for each, head in heads.items() if kept.heads.get(each) != head}
         self._loss = self._loss if ids is not None else None
@@ -298,7 +300,7 @@ class Fence:
             with _failures_told():
                 is_moved = self.store.advance(moves)
             if not is_moved:
-                # Somebody has moved the fence meanwhile: these ends were compared with others than it has now.
+                # Another process has moved the fence meanwhile, so these ends must be compared with its new ones.
                 return {**kept.heads, **self._compare(ahead)}
         self._known |= heads
         return {**kept.heads, **ahead}
@@ -306,7 +308,7 @@ class Fence:
     def _without_fence(self, ledger_id: str, life: tuple[int, str] | None) -> Mapping[str, Head]:
         if life is not None:
             return self._refuse(Loss(Reason.NO_FENCE))
-        # The fence first: a database that has a life and finds no fence is refused.
+        # The fence is made before the life is entered, because a database that has a life and no fence is refused.
         with _failures_told():
             self.store.create(Kept(ledger_id, secrets.token_hex(16)))
         return self._compare(None)

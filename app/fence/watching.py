@@ -14,7 +14,7 @@ from app.db.database import Database
 from app.fence.service import Fence
 from app.settings import Settings
 
-# The settings of whoever watches.
+# The settings of the process that watches each engine.
 _SETTINGS: WeakKeyDictionary[Engine, Settings] = WeakKeyDictionary()
 
 
@@ -27,7 +27,7 @@ def fenced_context(
 
     Args:
         settings: The process's settings.
-        database: The ledger's.
+        database: The ledger's database.
         clock: The time of day.
         parts: Other attributes of the context.
     """

@@ -75,8 +75,8 @@ def decide_once(
     """Decide the requests without a record, and record the decisions, in the caller's transaction.
 
     Args:
-        connection: The transaction's. Rows that the effects change may be locked already: the previous holder of the
-            locks has committed its records, too.
+        connection: The connection of the transaction. Rows that the effects change may be locked already: the previous
+            holder of the locks has committed its records, too.
         asked: The requests, all with different keys.
         decide: Carries out the requests without a record, and returns one decision for each. Answers and denials (409)
             are recorded.
@@ -127,7 +127,7 @@ def answer_once(context: Context, keyed: Keyed, decide: Callable[[], Decision], 
         try:
             decision = decide()
         except Problem:
-            # Another process may have answered meanwhile, and what it did may be what stands in the way here.
+            # Another process may have answered the request meanwhile, and this refusal may be due to what it did.
             stored = find_one(context.database, keyed.key)
             if stored is None:
                 raise

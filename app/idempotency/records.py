@@ -128,8 +128,8 @@ def insert_all(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
         connection.execute(_INSERT, list(rows))
 
 
-# The requests that this process is carrying out. The record's primary key keeps other processes out; this set keeps a
-# second copy of a request from repeating slow work, and from waiting for it.
+# The requests that this process is carrying out. The primary key of the records keeps other processes out; this set
+# keeps a second copy of a request from repeating slow work, and from waiting for the first one.
 _RUNNING: WeakKeyDictionary[Database, set[Key]] = WeakKeyDictionary()
 _RUNNING_LOCK = threading.Lock()
 

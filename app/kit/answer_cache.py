@@ -23,13 +23,13 @@ from starlette.concurrency import run_in_threadpool
 from accounting import ENGINE_VERSION
 from app.problems import Problem
 
-#: The assumed size of an entry besides its text: its key, its place, and the names that lead to it.
+#: The assumed size of an entry besides its text: its key, its place in the order, and its spellings.
 ENTRY_BYTES = 500
-#: No single answer takes more than this part of all the bytes: others would go for it.
+#: No single answer takes more than this fraction of all bytes, since it would displace many others.
 _LARGEST_PART = 16
 #: The number of spellings of a request that are remembered for each entry of the cache.
 _SPELLINGS = 2
-#: JSON values that are what they are; all others are numbers with a fraction, objects, and lists.
+#: The types of JSON values that need no normalization; others are numbers with a fraction, objects and lists.
 _LEAVES = (str, int, type(None))
 
 
@@ -79,7 +79,7 @@ class AnswerCache:
         self._version = engine_version.encode() + b"\0"
         self._lock = threading.Lock()
         self._answers: OrderedDict[bytes, bytes] = OrderedDict()
-        #: The hashes of bodies as they were sent, with the keys of what they ask.
+        #: The hashes of bodies as they were sent, each with the key of the request that the body makes.
         self._spellings: OrderedDict[bytes, bytes] = OrderedDict()
         self._flights: dict[bytes, Future[bytes]] = {}
 
@@ -133,7 +133,7 @@ class AnswerCache:
                 flight = self._flights.get(key)
                 if flight is None:
                     own: Future[bytes] = Future()
-                    # From now on nobody who gives up waiting for it can cancel it.
+                    # From now on, a waiting request that gives up cannot cancel it.
                     own.set_running_or_notify_cancel()
                     self._flights[key] = own
                     self.misses += 1

@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.error import HTTPError
 
-#: For the whole answer. Until it begins, each step may take half of it.
+#: The seconds for the whole answer. Until the answer begins, each step may take half of them.
 DEADLINE_S = 8.0
 _MOST_BYTES = 512 * 1024
 _AT_ONCE = 64 * 1024
@@ -107,7 +107,7 @@ def ask(address: str, *, body: bytes | None = None, headers: Mapping[str, str] |
             with error:
                 return Reply(error.code, _read(error))
     except (OSError, HTTPException, ValueError) as error:
-        # The class of the error alone: its message may quote what was sent.
+        # Only the class of the error is given, since its message may quote what was sent.
         raise NoAnswer(type(error).__name__) from None
 
 

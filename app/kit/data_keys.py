@@ -98,7 +98,7 @@ class KeyFile(DataKeys):
         try:
             state = _state(self.path)
             if state != self._seen:
-                # In this order: a change between the two is seen by the next look.
+                # The order matters: a change between the two steps is noticed at the next look.
                 self._keys = _read(self.path)
                 self._seen = state
         except (OSError, ValueError):

@@ -142,7 +142,7 @@ class FileEncryption:
         def write(target: IO[bytes]) -> None:
             nonlocal read
             read = _identity(path)
-            # A key that was dropped since is still known here.
+            # A key that was removed from the file since then is still known here.
             with self._open(path, (*self.keys.current(), *known)) as source:
                 shutil.copyfileobj(source, target, CHUNK_BYTES)
 
@@ -252,7 +252,7 @@ def open_decrypting(file: IO[bytes], key: bytes, name: str) -> IO[bytes]:
         OtherKey: The header names another key.
         Altered: The header or the end of the file was changed. Later reads may raise this, too.
     """
-    # No larger: a buffer of more than one chunk would decrypt what nobody asked for.
+    # A buffer larger than one chunk would decrypt data that nobody asked for.
     return cast(IO[bytes], io.BufferedReader(_DecryptingReader(file, key, name), CHUNK_BYTES))
 
 
@@ -276,7 +276,7 @@ class _DecryptingReader(io.RawIOBase):
         self._position = 0
         self._index = -1
         self._content = b""
-        # The last chunk says that it is: a file that was cut short is found here, wherever it is read.
+        # Only the last chunk is marked as the last, so a truncated file is noticed here, wherever it is read.
         self._load(self._last)
 
     def readable(self) -> bool:
@@ -333,7 +333,7 @@ class _Chunks:
 
     @cached_property
     def _cipher(self) -> AESGCM:
-        # Only who has set a key waits for the library.
+        # Imported here, because only services with an encryption key need the library.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
         return AESGCM(self._file_key)

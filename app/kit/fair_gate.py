@@ -9,8 +9,8 @@ from types import TracebackType
 from app.kit.caller import CALLER
 from app.problems import Problem
 
-#: The most requests waiting at a gate. Each holds a thread of the service, which is cheap. Fewer would refuse those
-#: who come while the first process starts, and a chance crowd at a load that is otherwise met.
+#: The most requests that wait at a gate. Each holds a thread of the service, which is cheap. A lower number would
+#: refuse requests that arrive while the first process starts, or in a short burst.
 MOST_WAITING = 128
 #: The seconds after which a request that was refused a place should be sent again.
 RETRY_AFTER_S = 2
@@ -43,7 +43,7 @@ class FairGate:
         self.refused = 0
         self._free = places
         self._lock = threading.Lock()
-        #: The callers that wait, in the order of their turns.
+        #: The waiting requests of each caller; callers are in the order of their turns.
         self._queues: dict[str, deque[_Waiter]] = {}
 
     @property
@@ -100,7 +100,7 @@ class FairGate:
             queue = self._queues.pop(caller)
             waiter = queue.popleft()
             if queue:
-                self._queues[caller] = queue  # behind all others
+                self._queues[caller] = queue  # the caller's next turn is after all others
             waiter.is_admitted = True
             waiter.told.set()
 

@@ -18,8 +18,8 @@ def _integral_float_is_an_integer(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-#: Takes an integral float such as 1000.0 for an integer. It stands behind the bounds: before them, pydantic would name
-#: these by words that JSON Schema does not have.
+#: Accepts an integral float such as 1000.0 as an integer. It is listed after the bounds; before them, pydantic would
+#: name the bounds by words that JSON Schema does not have.
 INTEGRAL = BeforeValidator(_integral_float_is_an_integer)
 #: An integer. Always bound it with `Field(ge=..., le=...)` as the field's value, or use `INTEGRAL`.
 Integer = Annotated[int, INTEGRAL]
@@ -37,7 +37,7 @@ def _said_why(value: Any) -> Any:
     return value
 
 
-#: Why somebody does what the ledger keeps.
+#: The reason that somebody gives for an action that the ledger records.
 Reason = Annotated[Name, BeforeValidator(_said_why)]
 Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z]+_[a-z0-9_]+$")]
 

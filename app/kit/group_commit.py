@@ -17,9 +17,9 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Done together at most.
+#: The most items that are done together.
 LARGEST_GROUP = 64
-#: Done alone at most, at the same time, after their group failed.
+#: The most items that are done singly, at the same time, after their group failed.
 MOST_ALONE = 32
 
 Work = Callable[[Sequence[Item]], Sequence[Result]]
@@ -70,7 +70,7 @@ class GroupCommit(Generic[Item, Result]):
             at_work = [ticket for ticket in group if ticket.future.set_running_or_notify_cancel()]
             if at_work:
                 self._do_together(at_work)
-            # Clients that have their answers often send another request at once: let them.
+            # Clients that have their answers often send another request at once; this lets them.
             time.sleep(0)
 
     def _next_group(self) -> list[_Ticket[Item, Result]]:

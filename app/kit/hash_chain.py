@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-#: The hash "before" the first entry of a chain.
+#: The hash that stands for an entry before the first one of a chain.
 GENESIS = "0" * 64
-# Says how the hash is made; another way of making it gets another byte.
+# The version of the hashed bytes; another way of hashing gets another byte.
 _VERSION = b"\x01"
 
 

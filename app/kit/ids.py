@@ -6,10 +6,11 @@ import base64
 import os
 
 _BYTES = 15
-#: Asking the system for random bytes gives up the interpreter, so it is asked for so many identifiers at once.
+#: The number of identifiers whose random bytes are fetched at once, since each call to the system releases the
+#: interpreter's lock.
 _AT_ONCE = 256
 _drawn: list[bytes] = []
-# A forked process must not draw what its parent draws.
+# A forked process must not use identifiers that its parent will use.
 os.register_at_fork(after_in_child=_drawn.clear)
 
 
@@ -34,7 +35,7 @@ def id_of(prefix: str, data: bytes) -> str:
 def _random_bytes() -> bytes:
     while True:
         try:
-            return _drawn.pop()  # one operation of the interpreter: no two threads get the same
+            return _drawn.pop()  # a single operation of the interpreter, so that no two threads get the same
         except IndexError:
             many = os.urandom(_BYTES * _AT_ONCE)
             _drawn.extend(many[start : start + _BYTES] for start in range(0, len(many), _BYTES))

@@ -16,7 +16,7 @@ from accounting.errors import Pointer
 from app.kit import limits
 from app.problems import Problem, unprocessable
 
-# A union of types would be made anew for each value.
+# A tuple, because a union of types would be built anew for each value.
 _CONTAINERS = (dict, list)
 _NOT_FINITE = "A number must be finite, and not so small that it would be read as 0."
 #: A digit other than 0 before the exponent.
@@ -70,7 +70,7 @@ def read_json(data: bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    # An infinity stands in for an integer too long to convert; the check below refuses it with its pointer.
+    # Infinity stands in for an integer that is too long to convert; the check below refuses it and points to it.
     return int(digits) if len(digits) <= limits.JSON_INTEGER_DIGITS else math.inf
 
 
@@ -95,7 +95,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(root: Any) -> None:
-    """Walk the document without recursion."""
+    """Refuse numbers that are not finite, repeated keys, unfit text and too much nesting, without recursion."""
     waiting: list[tuple[Any, Pointer]] = [(root, ())]
     while waiting:
         value, pointer = waiting.pop()

@@ -13,13 +13,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.kit.answer_cache import AnswerCache, Finding, Source
 from app.kit.fields import Schema
 
-#: The calls whose answers depend on nothing but their bodies, unless a body names a budget.
+#: The paths whose answers depend on nothing but the body, unless the body names a budget.
 PATHS = frozenset(
     f"/v1/{name}"
     for name in ("account", "advise", "calibrate", "calibrate/events", "convert", "import", "sweep", "tuning-cost")
 )
 
-#: Longer bodies are rare, and their keys would keep the event loop busy.
+#: Longer bodies are rare, and hashing them would keep the event loop busy.
 LARGEST_BODY_BYTES = 2**15
 
 _DIGITS = 6
@@ -55,7 +55,7 @@ class KnownAnswers:
                 scope["state"]["spelling"] = spelling
             await self.app(scope, _again(messages, receive), send)
             return
-        # No route is looked up, so that its template is told here.
+        # No route is looked up for such an answer, so its template is given here.
         scope["state"]["route"] = path
         headers = [(b"content-length", str(len(text)).encode()), _JSON, _HIT]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -136,7 +136,7 @@ class Answers:
             text = answer.model_dump_json(by_alias=True, exclude_unset=exclude_unset, exclude_none=exclude_none)
             return Finding(text.encode(), is_public and is_final(answer))
 
-        # A body that names a budget, or is long, is neither looked up nor waited for by an equal one.
+        # A body that names a budget, or is long, is not looked up, and equal requests do not wait for it.
         if self._spelling is None or not is_public:
             text, source = await self._cache.compute_alone(find)
         else:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-#: A JSON body. Uploads have the setting `max_upload_bytes`.
+#: The most bytes of a JSON body. Uploads have the setting `max_upload_bytes`.
 JSON_BODY_BYTES = 2**20
 
-#: Objects and arrays inside one another. The deepest request of the contract needs eight.
+#: The deepest nesting of objects and arrays. The deepest request of the contract needs eight.
 JSON_DEPTH = 32
 
-#: Digits of an integer; no field takes one near it, and longer ones would not fit a float.
+#: The most digits of an integer. No field takes one that long, and longer ones would not fit into a float.
 JSON_INTEGER_DIGITS = 300
 
-#: Faults listed in one answer.
+#: The most faults that one answer lists.
 LISTED_FAULTS = 50
 
-#: A pointer names fields that the client chose: longer ones are cut.
+#: The most characters of a pointer, which is cut beyond them, since the client chooses the names in it.
 POINTER_LENGTH = 300

@@ -22,11 +22,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 Key = str | int | datetime
 
-#: Declare as ``cursor: Cursor = None``.
+#: The type of the parameter; declare it as ``cursor: Cursor = None``.
 Cursor = Annotated[
     str | None, Query(max_length=500, description="`next_cursor` of the page before; absent for the first page.")
 ]
-#: Declare as ``limit: Limit = DEFAULT_LIMIT``.
+#: The type of the parameter; declare it as ``limit: Limit = DEFAULT_LIMIT``.
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="The largest number of items on a page.")]
 
 
@@ -85,7 +85,7 @@ def _read(value: object, kind: type) -> Key:
     if kind is datetime and isinstance(value, str):
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is None:
-            raise ValueError("a moment without a zone")
+            raise ValueError("a moment without a time zone")
         return moment
     if isinstance(value, kind) and isinstance(value, str | int) and not isinstance(value, bool):
         if isinstance(value, int) and abs(value) >= 2**63:

@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import IO
 
-#: A draft of this age belongs to a process that is gone: no file takes as long to write.
+#: A draft of this age was left by a process that has ended, since no file takes as long to write.
 DRAFT_IS_LEFT_OVER_AFTER_S = 24 * 3600
 
-# The names of `_draft`'s files. Nothing else is taken for a draft, so that a sweep leaves other files alone.
+# The names that `_draft` gives. A sweep removes no other files.
 _DRAFT_NAME = re.compile(r".+\.[0-9a-f]{16}\.part")
 
 Write = Callable[[IO[bytes]], None]
@@ -96,7 +96,7 @@ def write_new_private(path: Path, write: Write) -> None:
         except FileExistsError:
             raise
         except OSError:
-            # A file system without hard links, as that of a stick or of a share has none.
+            # Some file systems have no hard links, such as those of USB sticks and network shares.
             draft.replace(path)
     sync_folder(path.parent)
 
@@ -184,5 +184,5 @@ def changed_before(path: Path, moment: float) -> bool:
     try:
         return path.stat().st_mtime < moment
     except FileNotFoundError:
-        # Another process finished its draft, or swept, since the folder was listed.
+        # Another process has finished its draft or removed it since the folder was listed.
         return False

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
-#: The limit that a job met: time or memory; or its process ended by itself, or with the service.
+#: Why a job did not finish: a limit of time or memory, the end of its process, or the stop of the service.
 Limit = Literal["time", "memory", "ended", "stopping"]
 
 #: A function, its arguments and its keyword arguments.
@@ -54,7 +54,7 @@ def blas_threads(count: int) -> dict[str, str]:
 
 @contextmanager
 def too_much_work(what: str, remedy: str, *pointer: str | int) -> Iterator[None]:
-    """Answer 422 if a job in the block has no result.
+    """Answer 422 if a job in the block exceeds a limit before it has a result.
 
     Args:
         what: The job, in words that begin a sentence.
@@ -136,7 +136,7 @@ class ProcessPool:
         for worker in idle:
             worker.end()
         for worker in busy:
-            # The thread that waits for it finds it dead, and ends it.
+            # The waiting thread notices that the process is dead, and ends the job.
             worker.kill()
 
     def _take(self) -> _Worker:
@@ -168,14 +168,14 @@ class _Worker:
     def __init__(self, memory_bytes: int, seconds: float) -> None:
         ours, theirs = Pipe()
         self._connection: Connection = ours
-        # A little later than the parent's own limit, which has the better words.
+        # The process's own limit is a little later than the parent's, whose message is better.
         limits = [str(memory_bytes), str(seconds + 1.0)]
         with theirs:
             command = [sys.executable, "-m", "app.kit.process_worker", str(theirs.fileno()), *limits]
             self._process = subprocess.Popen(  # noqa: S603  # its own interpreter with its own module
                 command,
                 cwd=PROJECT_ROOT,
-                # A job on its own core should not start a thread for each of the others.
+                # A job has one core, and should not start a thread for each of the others.
                 env=os.environ | blas_threads(1),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

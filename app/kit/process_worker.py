@@ -37,10 +37,10 @@ def packed(reply: tuple[bool, Any]) -> bytes:
 
 def main(descriptor: int, memory_bytes: int, seconds: float) -> None:
     """Do one job after the other, until the parent closes its end of the connection or dies."""
-    # The parent decides when to stop; Ctrl+C in a terminal reaches its children too.
+    # The parent decides when to stop, but Ctrl+C in a terminal reaches its children too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    # A core file would hold the request, and take its time.
+    # A core file would contain the request, and would take time to write.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     collector.pause()
     with Connection(descriptor) as connection:
@@ -49,9 +49,9 @@ def main(descriptor: int, memory_bytes: int, seconds: float) -> None:
                 job = connection.recv()
             except EOFError:
                 return
-            # The first job has loaded what all others need, too.
+            # The first job has loaded what all later jobs need, too.
             collector.resume()
-            # The alarm ends this process: no job outlives its limit, even where the parent is gone.
+            # The alarm ends this process at its job's time limit, even if the parent is gone.
             signal.setitimer(signal.ITIMER_REAL, seconds)
             reply = packed(answer(*job))
             signal.setitimer(signal.ITIMER_REAL, 0.0)

@@ -46,5 +46,5 @@ def _declared(dependant: Dependant) -> Iterator[str]:
         yield from _declared(part)
 
 
-#: For `APIRouter(dependencies=[...])`.
+#: The dependency for `APIRouter(dependencies=[...])`.
 KnownParametersOnly = Depends(refuse_unknown_parameters)

@@ -22,7 +22,7 @@ def names_at(schema: Any, path: Sequence[str | int]) -> set[str]:
     document = _document(schema)
     places = list(_alternatives(document, document))
     for step in path:
-        # A step that leads nowhere is the name of an alternative that has no tag.
+        # If a step leads nowhere, it is the name of an alternative that has no tag.
         places = [child for place in places for child in _below(place, step, document)] or places
     return {name for place in places for name in place.get("properties", ())}
 

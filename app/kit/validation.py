@@ -14,7 +14,7 @@ from app.kit import limits
 from app.kit.schema_names import names_at
 from app.problems import Problem, ProblemItem, json_pointer
 
-#: Pydantic's names of faults, and ours. A name that is not here is told as `invalid`.
+#: Pydantic's names of faults, and the contract's codes. Any other fault gets the code `invalid`.
 CODES: Mapping[str, str] = {
     "missing": "missing",
     "extra_forbidden": "unknown_field",
@@ -46,7 +46,7 @@ CODES: Mapping[str, str] = {
     "none_required": "wrong_type",
 }
 
-# Sentences of our own where pydantic's would quote the request, or speak of Python.
+# Sentences that replace those of pydantic which would quote the request, or speak of Python.
 _MOMENT = "Input should be a moment with its time zone, such as 2026-01-31T00:00:00Z."
 
 _DETAILS: Mapping[str, str] = {
@@ -65,10 +65,10 @@ _DETAILS: Mapping[str, str] = {
     "bool_parsing": "Input should be true or false.",
 }
 
-# A number in quotes is a common slip, and "not a number" alone does not say what is wrong with "8".
+# A number in quotes is a common slip, and for "8" the sentence "not a number" would not say what is wrong.
 _NUMBERS: Mapping[str, str] = {"float_type": "number", "int_type": "integer"}
 
-# Faults whose sentence in pydantic is made of the schema alone. Of every other one only the code is told.
+# Faults for which pydantic's sentence contains nothing but the schema. For all others only the code is given.
 _QUOTABLE = frozenset(CODES) | {
     "int_type",
     "float_type",
@@ -172,7 +172,7 @@ def _meant_value(fault: Mapping[str, Any]) -> str:
     """Return the value that was probably meant, if only some values are allowed."""
     context = fault.get("ctx", {})
     given = context.get("tag", fault.get("input"))
-    # Pydantic quotes each of the values.
+    # Pydantic puts each of the values in quotes.
     known = re.findall(r"'([^']*)'", str(context.get("expected_tags", context.get("expected", ""))))
     return (
         suggestion(given, known) if CODES.get(str(fault["type"])) == "unknown_value" and isinstance(given, str) else ""

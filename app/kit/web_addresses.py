@@ -22,13 +22,13 @@ _FORM = re.compile(
     r"(?P<path>(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*)(\?(?P<query>[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*))?"
 )
 _PORTS = {"http": 80, "https": 443}
-#: Addresses of IPv6 that stand for one of IPv4 in their last 32 bits, whatever is behind the translator.
+#: IPv6 networks whose last 32 bits are an IPv4 address, at any translator.
 _TRANSLATED = (ip_network("64:ff9b::/96"), ip_network("::/96"))
-#: Translators of a network's own, which put an address of IPv4 anywhere.
+#: The IPv6 network of local translators, which may put an IPv4 address anywhere.
 _OWN_TRANSLATORS = ip_network("64:ff9b:1::/48")
-#: Special in registers of IANA that the library's own lists do not have: relays of 6to4, documentation.
+#: Networks that IANA registers as special and that the library does not list: relays of 6to4, documentation.
 _SPECIAL_BESIDES = (_OWN_TRANSLATORS, ip_network("192.88.99.0/24"), ip_network("3fff::/20"))
-#: `socket.getaddrinfo`, or what takes its place in a test.
+#: The type of `socket.getaddrinfo`, and of what a test puts in its place.
 Resolve = Callable[..., Sequence[Any]]
 
 

@@ -13,7 +13,7 @@ from accounting.units import from_nano
 from app.ledger.states import BudgetState, Path, ReservationState, minus
 from app.tables.states import Amounts
 
-#: This is shown in place of a share that is infinite, because an amount is beyond what the filter counts.
+#: The share that is shown in place of an infinite one, when an amount is beyond what the filter counts.
 MOST_SHARE = 1e9
 #: Fields of a filter that are not numbers.
 _WORDS = ("kind", "conversion")

@@ -28,7 +28,8 @@ from app.ledger.rebuild import UNREADABLE, BrokenChain, Chained, History, detail
 from app.ledger.states import BudgetState, ReservationState, plus
 from app.tables.states import REGISTER, Amounts, ReservationStatus
 
-# Asked for with every entry, where finding a member in its class would take longer than what is done with it.
+# These stand here because they are compared for every entry, and looking up a member in its class would take longer
+# than the rest of the work.
 _CREATE, _RESERVE, _LIMIT = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.LIMIT
 _PENDING, _STARTED, _COMMITTED = ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED
 
@@ -233,7 +234,7 @@ class Books:
             own = account.history
             totals[budget_id] = [own.spent, own.started, own.pending]
             for level in account.above:
-                # Whoever is above was opened before, so its total is there.
+                # A budget above was opened before this one, so its total exists.
                 amounts = totals[level.history.budget_id]
                 amounts[:] = map(plus, amounts, (own.spent, own.started, own.pending))
         return {budget_id: self._state(budget_id, *amounts) for budget_id, amounts in totals.items()}
@@ -308,7 +309,7 @@ class Books:
             except AccountingError:
                 raise BrokenChain(record.sequence, "its filter is of another kind than the one above it") from None
         account = Account(history, above, history.filter.zero)
-        # Entries of the first versions do not name the path: there were no trees.
+        # Entries of version 1 do not name the path, since there were no trees of budgets.
         if details_of(record).get("path", account.path) != account.path:
             raise BrokenChain(record.sequence, "its path is not that of the budget above it")
         self.accounts[record.budget_id] = account

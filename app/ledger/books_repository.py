@@ -47,15 +47,16 @@ from app.tables.ledger import under
 from app.tables.runs import RunSweepCell
 
 KEYS = REGISTERED[Subject.KEY].table
-#: Tables that are kept beside the entries and compared with them.
+#: The tables that are kept beside the entries and compared with them.
 STATE_TABLES: tuple[Table, ...] = (
     *(BUDGETS, RESERVATIONS, LIMIT_REQUESTS, EXPOSED, REGISTERS),
     *(registered.table for registered in REGISTERED.values()),
     cast(Table, RunSweepCell.__table__),
 )
-#: Rows that are held in memory at once.
+#: The number of rows that are held in memory at once.
 BATCH = 1000
-# Few, where many are read one after the other: a row that waits is one that the garbage collector looks at.
+# The number of rows that are read at once where many are read in turn. It is small, because the garbage collector looks
+# at each row that waits.
 _READ_AT_ONCE = 500
 
 
@@ -78,7 +79,7 @@ class EntryRow(NamedTuple):
     hash: str
 
 
-#: Columns of entries that repeat what their bytes say.
+#: The columns of entries that repeat contents of their bytes.
 REPEATED = EntryRow._fields[: EntryRow._fields.index("leaf_index")]
 _ENTRY = [ENTRIES.c[name] for name in EntryRow._fields]
 _EXPORTED = [ENTRIES.c[name] for name in ("leaf_index", "budget_id", "sequence", "previous_hash", "hash", "canonical")]
@@ -102,7 +103,8 @@ def entries(session: Session, root_id: str) -> Iterator[EntryRow]:
 
 def entries_after(session: Session, root_id: str, leaf_index: int, until: int | None = None) -> list[StoredEntry]:
     """Return the next entries behind a place, at most `BATCH`, up to the place ``until``."""
-    # Nothing that repeats the bytes is read: where that is of another kind, the entry is exported all the same.
+    # Columns that repeat the bytes are not read, so the entry is exported even if one of them has a value of another
+    # type.
     statement = select(*_EXPORTED).where(ENTRIES.c.leaf_index > leaf_index).order_by(ENTRIES.c.leaf_index).limit(BATCH)
     if until is not None:
         statement = statement.where(ENTRIES.c.leaf_index <= until)

@@ -25,7 +25,8 @@ from app.ledger.amounts import amounts_in_words
 from app.ledger.books import BadPlace
 from app.ledger.verdicts import CertificateReport
 
-#: Kinds of budgets whose charges certificates state: a failing Gaussian, and an epsilon with its delta.
+#: The kinds of budgets whose charges a certificate can state: in a Gaussian DP that may fail, or as an epsilon with its
+#: delta.
 GAUSSIAN, WITH_EPSILON = ("approximate_gaussian_dp", "gaussian_dp"), ("approximate_dp", "pure_dp")
 
 

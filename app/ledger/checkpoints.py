@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from app.ledger.merkle import WIDTH
 
-#: A note with the signatures of a hundred witnesses is shorter.
+#: The most characters of a note; one with the signatures of a hundred witnesses is shorter.
 MAX_NOTE_LENGTH = 16_384
 _MOST_DIGITS = 18
 _DASH = "\u2014 "
@@ -72,9 +72,9 @@ class Checkpoint:
 class VerifierKey:
     """A public key with the name of the ledger whose checkpoints it verifies."""
 
-    #: The byte of its algorithm and of what it signs.
+    #: The byte that names the signature algorithm and what is signed.
     kind: ClassVar[bytes] = b"\x01"
-    #: Whose key it is.
+    #: Whose key it is, in words.
     whose: ClassVar[str] = "a ledger"
 
     name: str

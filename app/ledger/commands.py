@@ -21,7 +21,7 @@ class Quote:
     Attributes:
         amounts: The price, rounded up.
         engine_version: The version of the engine that found it.
-        warnings: Code and text.
+        warnings: A code and a text for each.
         certificate: A certificate of what the events cost alone, if the caller asked for one.
     """
 
@@ -61,7 +61,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Extend:
-    """Give more time, until ``until``; never less than there was."""
+    """Extend the time to ``until``, and never shorten it."""
 
     until: datetime
     by_run: bool = False
@@ -88,11 +88,12 @@ class Commit:
 
     Attributes:
         events: The part of them that did; None means all.
-        quote: The price of that part, where it is not all.
+        quote: The price of that part; None if all events have happened.
         by_run: The service's own run asks.
-        nothing_released: The run was cancelled before anything of it could be seen, so that the part was not chosen by
-            looking at outputs.
-        given_up: The rest of them, for which no noise was drawn; only who has the right to say so may ask for this.
+        nothing_released: Whether the run was cancelled before anything of it could be seen. Then the part was not
+            chosen by looking at outputs.
+        given_up: The other events, for which no noise was drawn. Only a principal with the right to say so may ask for
+            this.
     """
 
     events: tuple[Event, ...] | None = None
@@ -119,12 +120,12 @@ class Correct:
     """The price of a reservation was wrong, or something else happened than was reserved.
 
     Attributes:
-        quote: The price that is right.
-        reason: Why, for every later reader.
-        events: What happened; None keeps the events and corrects their price, upwards alone.
+        quote: The right price.
+        reason: The reason, for every later reader.
+        events: What happened; None keeps the events and corrects only their price, which may only rise.
         priced: The events that ``quote`` is for, where ``events`` is None. If another command has changed them since,
-            the correction is refused, and whoever made it prices again.
-        may_lower: Whether whoever asks may lower a charge.
+            the correction is refused and must be priced again.
+        may_lower: Whether the principal may lower a charge.
         charge_delta: The delta at which an approximate_dp budget priced the events.
     """
 
@@ -157,10 +158,10 @@ class ChangeLimit:
 
 @dataclass(frozen=True)
 class EnterLoss:
-    """Entries were lost, of this budget or of others under it, and somebody has acknowledged that.
+    """Record that entries of this budget, or of others under it, were lost, and that somebody has acknowledged it.
 
     Attributes:
-        reason: Why, in the words of whoever acknowledged it.
+        reason: The reason, in the words of the person who acknowledged the loss.
         details: What is known to be missing.
     """
 
@@ -174,8 +175,8 @@ class AskLimit:
 
     Attributes:
         request_id: A fresh id.
-        filter: With the limit that is wanted.
-        reason: Why, for whoever decides and for every later reader.
+        filter: The filter with the wanted limit.
+        reason: The reason, for the person who decides and for every later reader.
         approvals_needed: How many principals must approve.
     """
 
@@ -190,8 +191,9 @@ class ApproveLimit:
     """Approve a request for another limit; the last approval that is needed sets it.
 
     Attributes:
-        reason: Why.
-        approvals_needed: How many principals must approve by now. Where the request was made for more, that counts.
+        reason: The reason.
+        approvals_needed: How many principals must approve under the present settings. If more were needed when the
+            request was made, the larger number counts.
     """
 
     reason: str
@@ -207,7 +209,7 @@ class RefuseLimit:
 
 @dataclass(frozen=True)
 class WithdrawLimit:
-    """Take a request for another limit back."""
+    """Withdraw a request for another limit."""
 
 
 #: Commands about an existing request for another limit.

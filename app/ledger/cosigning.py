@@ -30,13 +30,13 @@ from app.problems import Problem
 
 log = structlog.get_logger("epsilond.witnesses")
 
-#: Seconds between two checks of which witnesses are due.
+#: The seconds between two checks of which witnesses are due.
 LOOK_S = 1.0
-#: Witnesses that are asked at the same time.
+#: The number of witnesses that are asked at the same time.
 _AT_ONCE = 8
 #: A witness whose clock is further away than this is not believed.
 _CLOCKS_DIFFER = timedelta(hours=1)
-#: How often one witness is asked in a row: another server of this database may have had a newer size cosigned.
+#: The most requests to one witness in a row: another server of this database may have had a newer size cosigned.
 _TRIES = 4
 
 
@@ -47,7 +47,8 @@ class Result(StrEnum):
     UNREACHABLE = "unreachable"
     """It does not answer."""
     REFUSED = "refused"
-    """It does not know this ledger or its key, or answers with a status or a size that the protocol lacks here."""
+    """It does not know this ledger or its key, or its answer has a status or a size that the protocol does not "
+    "allow."""
     INVALID = "invalid"
     """Its cosignature does not verify, or its clock is wrong."""
     AHEAD = "ahead"
@@ -56,7 +57,7 @@ class Result(StrEnum):
     """The tree does not begin with what it has cosigned: the history was rewritten."""
 
 
-#: Results that no network failure explains.
+#: The results that no network failure explains.
 CONTRADICTIONS = (Result.AHEAD, Result.INCONSISTENT)
 
 
@@ -165,7 +166,7 @@ def _asked(context: Context, witness: Witness, signed: SignedCheckpoint) -> Aske
     try:
         for _ in range(_TRIES):
             if known > signed.checkpoint.size:
-                # Another server may have had more entries cosigned meanwhile.
+                # Another server of this database may have had more entries cosigned meanwhile.
                 signed = transparency.checkpoint(context)
                 if known > signed.checkpoint.size:
                     return Asked(witness, Result.AHEAD, None if reply is None else reply.status)

@@ -51,7 +51,8 @@ class DenialCode(StrEnum):
     """reserve: with the cost added, the filter of the budget or of one above it would not admit the total."""
 
 
-#: Every other denial is about the state: 409, and remembered under its idempotency key.
+#: The statuses of some denials. Every other one is due to the state of the ledger: its status is 409, and it is
+#: remembered under its idempotency key.
 _STATUS = {
     DenialCode.NOT_A_PREFIX: 422,
     DenialCode.CORRECTION_LOWERS: 403,
@@ -105,7 +106,7 @@ class Denial:
 
     @property
     def status(self) -> int:
-        """Return HTTP status code."""
+        """Return the HTTP status code."""
         return _STATUS.get(self.code, 409)
 
     @property

@@ -118,7 +118,7 @@ def list_register(
     """The declaration and the end of every data set, the making, rights and end of every key, and every run and audit,
     as entries of their own chain in the tree over all entries. It needs a key that reaches all budgets.
 
-    Verification compares the tables with it, column by column, and a worker the run that it is about to train.
+    Verification compares the tables with it, column by column, and a worker compares the run that it will train.
     """
     if principal.budgets is not None:
         raise reach.beyond("the register is of all of them")
@@ -149,15 +149,14 @@ def verify_ledger(
     and exposed steps are what the entries amount to, and that everybody who made an entry had a key. The answer names
     the first place where this is not so. A million entries take a minute.
 
-    Of all budgets, data sets, keys, runs and audits are what the register says.
-
-    Of all budgets, the Merkle tree has every entry once, and its nodes and all signed checkpoints are what they make.
+    Without `budget_id`, data sets, keys, runs and audits must also be as the register says, and the Merkle tree must
+    have every entry once, with the nodes and signed checkpoints that follow.
 
     A ledger that was rolled back, or written anew with whole chains, is valid in itself: give a `checkpoint` that was
     kept elsewhere, or compare it with an export that was (`epsilond ledger verify --since`).
 
-    With `prices`, each different price is found anew, and every charge compared with it: a charge that is too low makes
-    the books not valid.
+    With `prices`, each different price is computed anew and every charge compared with it. A charge that is too low
+    makes the books invalid.
     """
     asked = request or VerifyRequest.model_construct(budget_id=None, checkpoint=None, prices=False)
     with context.database.read() as session:
@@ -190,8 +189,7 @@ def export_ledger(
     ] = None,
 ) -> StreamingResponse:
     """The entries in the order in which they were written. An NDJSON file ends with a line that says how much it holds,
-    so that a file that was cut off is noticed, and can be verified without a server:
-    `epsilond ledger verify --export FILE`.
+    so that truncation is noticed, and it can be verified without a server: `epsilond ledger verify --export FILE`.
     """
     with context.database.read() as session:
         root_id = _root_of(session, principal, budget_id)

@@ -98,7 +98,7 @@ def decide_soon(context: Context, request: Request) -> Future[Decision]:
     """Decide a request together with those that arrive at the same time. Nobody else in this process may use its key
     meanwhile."""
     commits = context.ledger_commits
-    # The transaction is that of all who came at once, and in a thread of its own: to this request it is a wait.
+    # The transaction runs in a thread of its own and serves all requests that came together; this request waits for it.
     end = spans.begin_part("ledger commit")
     decision = commits.submit(request, partial(_decide_all, context), partial(_decide_alone, context))
     decision.add_done_callback(end)
@@ -132,7 +132,7 @@ def _decide_alone(context: Context, request: Request, failure: BaseException) ->
         try:
             return _decide_one(context, request, patiently=context.database.is_sqlite)
         except DBAPIError as error:
-            # On SQLite there is one lock, and it was waited for as long as anyone may.
+            # SQLite has a single lock, and this command has waited for it as long as is allowed.
             if context.database.is_sqlite or not context.database.is_lock_timeout(error):
                 raise
             if not context.patience.acquire(blocking=False):
@@ -144,8 +144,8 @@ def _decide_alone(context: Context, request: Request, failure: BaseException) ->
 
 
 def _may_succeed_alone(context: Context, error: BaseException) -> bool:
-    """Return whether some commands of a failed group may succeed alone. So it is if another command's budget was locked
-    for long, if another's key was taken after it was looked up, or if another met a bug. Nothing was written.
+    """Return whether some commands of a failed group may succeed alone. This is the case if another command's budget
+    was locked for long, its key was taken after it was looked up, or it met a bug. Nothing was written.
     """
     if isinstance(error, DATABASE_FAILURES):
         return isinstance(error, IntegrityError) or (

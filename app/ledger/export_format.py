@@ -98,7 +98,7 @@ class ExportWriter:
         return self._line({**end, "sha256": self._digest.hexdigest()})
 
     def _line(self, value: Mapping[str, Any]) -> bytes:
-        # Nothing keeps bytes out of a column of text on SQLite: they are written as text, which no entry has.
+        # SQLite stores bytes in a text column without complaint. They are written as text that no entry has.
         line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode() + b"\n"
         self._digest.update(line)
         return line
@@ -163,7 +163,7 @@ def _entry(entry: StoredEntry) -> dict[str, Any]:
         return {**value, "canonical": entry.canonical.decode()}
     except UnicodeDecodeError:
         return {**value, "canonical_hex": entry.canonical.hex()}
-    except AttributeError:  # it is no bytes, which SQLite may hold
+    except AttributeError:  # SQLite may hold a value that is not bytes
         return {**value, "canonical": str(entry.canonical)}
 
 

@@ -89,7 +89,7 @@ class _Registered:
         self._seen: set[bytes] = set()
 
     def add(self, entry: ExportedEntry, record: EntryRecord) -> None:
-        """Take the next entry, once it is verified.
+        """Process the next entry, once it is verified.
 
         Raises:
             BadPlace: an earlier entry has registered the same subject.
@@ -110,7 +110,7 @@ class _Leaves:
         self._places, self._leaf_indices, self._hashes = array("q"), array("q"), bytearray()
 
     def add(self, entry: ExportedEntry) -> None:
-        """Take the next verified entry."""
+        """Process the next verified entry."""
         if entry.tree_index is None:
             return
         for name, place in (("tree_index", entry.tree_index), ("leaf_index", entry.leaf_index)):

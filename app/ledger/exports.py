@@ -109,10 +109,10 @@ class Export:
             yield [(None if place is None or place >= size else place, entry) for place, entry in placed]
 
     def _belongs(self, entry: StoredEntry) -> bool:
-        # A transaction that came later may have taken an earlier place among the entries of other budgets.
+        # A later transaction may have added entries of other budgets, and one of these may have an earlier place.
         head = self.heads.get(entry.budget_id)
         if type(entry.sequence) is not int:
-            return True  # and verification of the file names it
+            return True  # verification of the file will name it
         return head is not None and entry.sequence <= head.sequence
 
 
@@ -143,7 +143,7 @@ def export(context: Context, root_id: str = "") -> Export:
 
 
 def _head(tree: Row[Any]) -> TreeHead | None:
-    with suppress(ValueError):  # where it is no frontier of that size
+    with suppress(ValueError):  # the text may be no frontier of that size
         return TreeHead(origin_of(tree.ledger_id), tree.size, Frontier(tree.size, tree.frontier).root())
     return None
 
@@ -171,7 +171,7 @@ _COLUMNS = (
     "previous_hash",
     "hash",
 )
-#: First characters that make a spreadsheet take a cell for a formula, including their wide forms.
+#: First characters, including their wide forms, that make a spreadsheet take a cell for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 

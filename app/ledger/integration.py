@@ -19,7 +19,7 @@ from app.ledger import tree_repository as repository
 from app.ledger.merkle import Frontier, leaf_hash
 from app.ledger.stored_values import WrongKind
 
-#: Entries that one transaction takes: on SQLite every command waits meanwhile.
+#: The most entries that one transaction integrates: on SQLite, every command waits meanwhile.
 BATCH = 4096
 
 
@@ -58,14 +58,14 @@ def integrate(database: Database, batches: int | None = None) -> None:
         except (ValueError, TypeError, AttributeError) as error:
             raise CannotIntegrate(STUCK) from error
         except DBAPIError as error:
-            # A lock, a lost connection and a full disk say nothing about what is stored.
+            # A lock, a lost connection or a full disk does not mean that the stored data are wrong.
             if isinstance(error, OperationalError) or error.connection_invalidated:
                 raise
             raise CannotIntegrate(STUCK) from error
 
 
 def _is_behind(database: Database) -> bool:
-    # This looks in a read session first, which keeps nobody waiting.
+    # This looks in a read session first, which blocks nobody.
     with database.read() as session:
         tree = repository.find(session)
         return tree is not None and bool(repository.left_out(session, tree.settled_leaf_index, 1))
@@ -73,7 +73,7 @@ def _is_behind(database: Database) -> bool:
 
 def _integrate(session: Session) -> int:
     """Integrate one batch, and return how many entries it had."""
-    # In this order, as `_watermark` says why.
+    # The order of these statements matters; `_watermark` explains why.
     last = repository.last_leaf_index(session)
     own = repository.own_transaction(session)
     tree = repository.lock(session)
@@ -106,7 +106,8 @@ def _watermark(tree: Row[Any], last: int, covered: int, own: int | None, oldest:
     if own is None or oldest is None:
         return {"settled_leaf_index": max(tree.settled_leaf_index, covered)}
     awaited, transaction, settled = tree.awaited_leaf_index, tree.awaited_transaction, tree.settled_leaf_index
-    # Numbers begin anew in another cluster that a dump was restored into: then what is awaited would never come.
+    # Transaction numbers begin anew when a dump is restored into another cluster, so an awaited number might never
+    # come.
     if transaction is None or own < transaction:
         return {"awaited_leaf_index": last, "awaited_transaction": own}
     if oldest < transaction:

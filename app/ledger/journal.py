@@ -39,7 +39,7 @@ from app.ledger.transitions import Transition, decide
 from app.problems import Problem
 from app.tables.ledger import Budget
 
-#: Ids that are remembered per database before all are forgotten.
+#: The number of ids that are remembered per database; beyond that, all are forgotten.
 _MOST_REMEMBERED = 100_000
 
 
@@ -63,7 +63,7 @@ class NoTarget:
     """The outcome of an instruction about something that does not exist."""
 
 
-#: A problem is a quota's refusal: no decision was made, so there is nothing to remember.
+#: The outcome of a command. A problem is a quota's refusal: nothing was decided, so there is nothing to remember.
 Outcome = Transition | Denial | NoTarget | Problem
 
 
@@ -170,7 +170,7 @@ class Transaction:
         for row in statements.lock_budgets(self.connection, ids):
             self._budgets[row.id] = self._locked[row.id] = rows.budget_state(row)
             self._heads[row.id] = _Head(row.sequence, row.head_hash)
-        # A place may be remembered from a transaction that was rolled back, with the budget that it made.
+        # A remembered place may come from a transaction that was rolled back together with the budget that it made.
         self._places = {target: place for target, place in self._places.items() if place[0] in self._budgets}
         for place in self._places.values():
             head = self._heads[place[0]]
@@ -341,7 +341,7 @@ class Transaction:
         news.tell(connection, changes, self._decided, self.now)
 
 
-# Where a budget stands in its tree, and which budget a reservation belongs to, never changes: asked once.
+# A budget's place in its tree and the budget of a reservation never change, so each is read once.
 _PLACES: WeakKeyDictionary[Database, dict[str, tuple[str, ...]]] = WeakKeyDictionary()
 
 

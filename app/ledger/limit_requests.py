@@ -23,7 +23,7 @@ from app.ledger.states import Approval, LimitRequestState, Path
 from app.ledger.transitions import Transition, decide
 from app.tables.states import LimitRequestStatus
 
-#: Open requests of one principal for one budget.
+#: The most open requests of one principal for one budget.
 MOST_OPEN = 5
 
 
@@ -111,7 +111,7 @@ def _approve(
     now: datetime,
     engine_version: str,
 ) -> Transition | Denial:
-    # Asked with every approval, so that nobody approves what the last one could not set.
+    # This is checked at every approval, so that nobody approves a limit that the last approval could not set.
     changed = decide(path, None, ChangeLimit(request.filter, command.reason), now, engine_version)
     if isinstance(changed, Denial):
         return changed

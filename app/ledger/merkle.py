@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-#: Bytes of a hash.
+#: The number of bytes of a hash.
 WIDTH = 32
 #: The root of the tree without leaves.
 EMPTY_ROOT = hashlib.sha256(b"").digest()
-#: Nodes are kept at every this many heights: those of subtrees of 1, 256, 65536... leaves, which are the levels.
+#: Nodes are stored at heights that are multiples of this: the roots of subtrees of 1, 256, 65536... leaves. Each such
+#: height is a level.
 _HEIGHTS = 8
 _TILE = 1 << _HEIGHTS
 
-#: Reads nodes: of a level, from an index on, this many, all of complete subtrees that are aligned.
+#: Reads nodes of complete, aligned subtrees. The arguments are the level, the index of the first node, and the count.
 Read = Callable[[int, int, int], Sequence[bytes]]
 
 
@@ -122,7 +123,7 @@ def root(read: Read, size: int) -> bytes:
 
 
 def inclusion_path(read: Read, index: int, size: int) -> list[bytes]:
-    """PATH(index, D_size) of section 2.1.3.1: the hashes that lead from a leaf to the root of the first ``size``
+    """Return PATH(index, D_size) of section 2.1.3.1: the hashes that lead from a leaf to the root of the first ``size``
     leaves."""
     if not 0 <= index < size:
         raise ValueError(f"the first {size} leaves have none with the index {index}")
@@ -140,7 +141,7 @@ def inclusion_path(read: Read, index: int, size: int) -> list[bytes]:
 
 
 def consistency_path(read: Read, first: int, second: int) -> list[bytes]:
-    """PROOF(first, D_second) of section 2.1.4.1; empty if either tree is empty or both are equal."""
+    """Return PROOF(first, D_second) of section 2.1.4.1; it is empty if either tree is empty or both are equal."""
     if not 0 <= first <= second:
         raise ValueError(f"a tree of {second} leaves does not begin with one of {first}")
     path: list[bytes] = []
@@ -182,7 +183,8 @@ def verify_consistency(first: int, second: int, first_root: bytes, second_root: 
     if not 0 <= first <= second:
         return False
     if first in (0, second):
-        # Every tree begins with the empty one and with itself: nothing is left to prove.
+        # The empty tree is the beginning of every tree, and a tree is the beginning of itself: there is nothing to
+        # prove.
         return not path and first_root == (second_root if first else EMPTY_ROOT)
     hashes = [first_root, *path] if first.bit_count() == 1 else list(path)
     if not hashes:

@@ -48,7 +48,7 @@ def messages(
             yield from _of_spending(each, changes[each.budget_id])
         for one in decided:
             if one.request.is_open and one.request.approvals:
-                continue  # an approval that is not the last decides nothing
+                continue  # only the last approval decides
             event = WebhookEvent.LIMIT_REQUESTED if one.request.is_open else WebhookEvent.LIMIT_DECIDED
             if event in each.events and each.budget_id in one.path:
                 yield Message(each.webhook_id, event, _of_request(one.request))

@@ -16,15 +16,15 @@ from app.ledger.pricing import price
 from app.ledger.states import minus
 from app.problems import Problem
 
-#: Limits for one price at a terminal. The service has the limits of its own numerics.
+#: The limits for one price at a terminal. The service has the limits of its own numerics.
 _SECONDS, _MEMORY_BYTES = 120.0, 2 * 2**30
-#: Over HTTP: this many prices, and this many seconds for all of them; what is left is undecided.
+#: The most prices that are found over HTTP, and the seconds for all of them; further prices are undecided.
 MOST_OVER_HTTP, SECONDS_OVER_HTTP = 500, 60.0
 
 #: The code of the refusal to price events without a delta.
 MISSING_DELTA = "missing_charge_delta"
 
-#: Takes how many prices were found, and of how many.
+#: This is called with the number of prices that were found, and with the number of all of them.
 Reached = Callable[[int, int | None], None]
 
 
@@ -75,7 +75,7 @@ class PriceSearch:
                 if self.reached is not None:
                     self.reached(number, len(found))
         finally:
-            # Whoever is interrupted does not wait for what is under way: closing the pool ends it.
+            # An interruption does not wait for prices that are being computed: closing the pool ends them.
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _find(self, priced: Priced) -> Ends | Unpayable | str:
@@ -93,7 +93,7 @@ class PriceSearch:
             return f"today's engine refuses it: {refused.detail}"
         except Problem:
             raise
-        except Exception as error:  # whatever fails has no price, and is never taken for right
+        except Exception as error:  # a price that cannot be computed counts as undecided, and never as right
             return f"today's engine fails at it ({type(error).__name__})"
 
 

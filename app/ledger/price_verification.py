@@ -43,12 +43,13 @@ from app.ledger.rebuild import History
 from app.ledger.states import ReservationState
 from app.tables.states import Amounts
 
-# Asked for with every entry, where finding a member in its class would take longer than what is done with it.
+# These stand here because they are compared for every entry, and looking up a member in its class would take longer
+# than the rest of the work.
 _RESERVE, _COMMIT, _CORRECT = EntryKind.RESERVE, EntryKind.COMMIT, EntryKind.CORRECT
 
-#: Different amounts of different prices that are held in memory, and events of these together.
+#: The most charges that are held in memory, and the most events in them. Beyond either, all are judged and forgotten.
 MOST_HELD, MOST_EVENTS = 20_000, 200_000
-#: Judgements of each kind that a report lists; all are counted.
+#: The most judgements of each kind that a report lists; all are counted.
 LISTED = 100
 
 
@@ -100,8 +101,7 @@ class Unpayable(NamedTuple):
     lacks_delta: bool = False
 
 
-#: Finds prices, in the order in which they are asked for: both ends of each, or that there is none, or why none is
-#: known today.
+#: Finds prices, in the order of the charges: both ends of a price, or that there is none, or why it is unknown today.
 FindPrices = Callable[[Sequence[Priced]], Iterable[Ends | Unpayable | str]]
 
 
@@ -192,7 +192,7 @@ class PriceVerification:
         before: ReservationState | None,
         after: ReservationState,
     ) -> None:
-        """Take in the next entry about a reservation, as `app.ledger.books.Charges` asks."""
+        """Process the next entry about a reservation, as `app.ledger.books.Charges` asks."""
         kind = record.kind
         kept, failure = None, 0
         if record.tail is not None:
@@ -233,7 +233,8 @@ class PriceVerification:
         return self._report
 
     def _named(self, events: tuple[Event, ...]) -> _List:
-        # The books share equal lists, and hashing one takes as long as everything else that is done with an entry.
+        # The books share lists that are equal, and hashing a list takes as long as everything else that is done with an
+        # entry.
         named = self._lists[id(events)] = _List(events)
         self._events += len(events)
         return named
@@ -256,7 +257,7 @@ class PriceVerification:
                     price = f"{price.reason}; earlier versions priced corrections at a delta that is in no entry"
                 self._judge(amounts, most, first, price)
         if self._events > self._most_events or len(self._known) > self._most_held:
-            # Found again where they are met again.
+            # Prices that are forgotten here are computed again when they are needed.
             self._known, self._lists, self._events = {}, {}, 0
 
     def _judge(self, amounts: Amounts, held: Amounts | None, first: _Met, price: Ends | Unpayable | str) -> None:
@@ -349,7 +350,8 @@ class _Met:
     entries: int = 1
 
 
-#: The filter's kind and price terms, the relation, the charge's delta, the events, what of them was kept, the failure.
+#: The filter's kind and price terms, the relation, the charge's delta, the events, the part of them that was kept, and
+#: the failure.
 _Key = tuple[
     str,
     tuple[str, tuple[float, ...]] | None,
@@ -359,5 +361,6 @@ _Key = tuple[
     tuple[Event, ...] | None,
     int,
 ]
-#: What is charged, what was held where that bounds it, and whether it may have been priced at a delta that is not said.
+#: The charge, the amounts that were held if they bound it, and whether it may have been priced at a delta that no entry
+#: states.
 _Charged = tuple[Amounts, Amounts | None, bool]

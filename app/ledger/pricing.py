@@ -24,13 +24,13 @@ from app.kit.process_pool import JobFailed
 from app.ledger.commands import GivenUp, Quote
 from app.ledger.states import BudgetState, Path
 
-#: Pricing the different sampled steps of a list is given up after this many seconds. A thousand of them in
-#: the default filter take two to five; an order or a noise that makes a single step slow takes longer. Adding up costs
-#: that the engine has forgotten by then (it remembers 4096) takes as long again.
+#: The seconds after which pricing the different sampled steps of a list is given up. In the default filter, a thousand
+#: steps take two to five seconds; an order or a noise that makes a single step slow takes longer. Adding up costs that
+#: the engine has forgotten meanwhile (it remembers 4096) takes as long again.
 PRICE_SECONDS = 10.0
 
 
-#: Prices that are remembered before all are forgotten.
+#: The number of prices that are remembered; beyond that, all are forgotten.
 _MOST_PRICES = 4096
 _Key = tuple[PrivacyFilter, tuple[Event, ...], NeighboringRelation, float | None]
 _PRICES: dict[_Key, Quote] = {}
@@ -145,8 +145,8 @@ def _price(
 ) -> Quote:
     if not events:
         return Quote(budget_filter.zero, ENGINE_VERSION)
-    if budget_filter.prefix_may_depend_on_outputs:  # only then is a list priced step by step
-        with suppress(NoCostInFilter):  # said below, with the event's place in the list
+    if budget_filter.prefix_may_depend_on_outputs:  # only such a list is priced step by step
+        with suppress(NoCostInFilter):  # the error is raised below, with the event's position in the list
             _price_the_sampled_steps(budget_filter, events, relation)
     cost = budget_filter.cost(events, relation, charge_delta)
     warnings = tuple((warning.code, warning.detail) for warning in cost.warnings)
@@ -160,7 +160,7 @@ def largest_count_that_fits(path: Path, events: tuple[Event, ...], charge_delta:
 
 def _largest_count(budget: BudgetState, events: tuple[Event, ...], charge_delta: float | None) -> int:
     if not budget.filter.prefix_may_depend_on_outputs or len(events) == 1:
-        # The price of the list is not the sum of its events' prices, or the list has one event.
+        # The price of a list may differ from the sum of its events' prices, so the filter prices whole lists.
         return budget.filter.largest_count_that_fits(events, budget.relation, budget.used, charge_delta)
     return _Search(budget, events).largest_count_that_fits()
 
@@ -180,14 +180,15 @@ class _Search:
         events = self.events
         costs = [self.filter.cost((event,), self.relation).amounts for event in events]
         sums = list(accumulate(costs, self.filter.add, initial=self.filter.zero))
-        # Each cost was rounded up by less than a unit; the price of the list is rounded once.
+        # Each event's cost was rounded up by less than a unit, but the price of a list is rounded once.
         surely = _last(lambda count: self._fits(sums[count]), 0, len(events))
         perhaps = _last(lambda count: self._fits(_less(sums[count], count)), surely, len(events))
         whole = _last(lambda count: self._fits(self._cost(events[:count])), surely, perhaps)
         if whole == len(events):
             return _steps(events)
         cut, before = (events[whole],), self._cost(events[:whole])
-        # Two roundings, of the events before and of this one, against one.
+        # The price of the events before and the price of this one are rounded separately, but their sum is rounded
+        # once.
         fewest, most = (
             self.filter.largest_count_that_fits(cut, self.relation, self.filter.add(self.used, amounts))
             for amounts in (before, _less(before, 1))

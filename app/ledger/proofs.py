@@ -38,7 +38,7 @@ def check_proof(text: str, key: VerifierKey, kept: Checkpoint | None = None) -> 
         if kind == "consistency":
             return _consistency(proof, key, kept)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidProof(f"the file is not a proof as the ledger answers it ({type(error).__name__})") from None
+        raise InvalidProof(f"the file is not a proof in the ledger's form ({type(error).__name__})") from None
     raise InvalidProof("the file is not a proof of inclusion or consistency")
 
 

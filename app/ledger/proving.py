@@ -24,7 +24,7 @@ class InclusionProof:
     Attributes:
         entry_id, budget_id, entry_hash: The entry; its hash in its budget's chain is the leaf.
         tree_index: The entry's place in the tree.
-        size, root: Of the tree.
+        size, root: The size and the root of the tree.
         path: The hashes of section 2.1.3.1 of RFC 9162.
         note: The checkpoint of that size; None if none was signed.
     """

@@ -22,7 +22,8 @@ from app.kit.hash_chain import GENESIS, chain_hash
 from app.ledger.states import Approval, LimitRequestState, ReservationState, is_prefix, plus
 from app.tables.states import REGISTER, Amounts, LimitRequestStatus, ReservationStatus
 
-# Asked for with every entry, where finding a member in its class would take longer than what is done with it.
+# These stand here because they are compared for every entry, and looking up a member in its class would take longer
+# than the rest of the work.
 _CREATE, _RESERVE, _START, _EXTEND = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.START, EntryKind.EXTEND
 _COMMIT, _VOID, _CORRECT, _LIMIT = EntryKind.COMMIT, EntryKind.VOID, EntryKind.CORRECT, EntryKind.LIMIT
 _LOSS = EntryKind.LOSS
@@ -31,7 +32,7 @@ _REFUSE, _WITHDRAW = EntryKind.REFUSE, EntryKind.WITHDRAW
 _OF_LIMIT_REQUESTS = frozenset({_ASK, _APPROVE, _REFUSE, _WITHDRAW})
 _PENDING, _STARTED, _COMMITTED = ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED
 
-# What may happen to a reservation. Once noise may have been drawn, nothing releases what it holds.
+# The entries that may follow for a reservation. Once noise may have been drawn, nothing releases its hold.
 _OF_STARTED = frozenset({_EXTEND, _COMMIT, _CORRECT})
 _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     _PENDING: _OF_STARTED | {_START, _VOID, EntryKind.EXPIRE},
@@ -40,7 +41,7 @@ _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     ReservationStatus.VOIDED: frozenset(),
     ReservationStatus.EXPIRED: frozenset(),
 }
-#: Errors that bytes with wrong contents cause in the code that reads them.
+#: The errors that bytes with wrong contents cause in the code that reads them.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, AccountingError)
 
 
@@ -69,7 +70,7 @@ class BrokenChain(Exception):
 
     Attributes:
         sequence: The sequence of the first entry that does not follow from those before it.
-        reason: In words.
+        reason: What is wrong, in words.
     """
 
     def __init__(self, sequence: int, reason: str) -> None:
@@ -85,10 +86,10 @@ class History:
     Attributes:
         made: The entry that made the budget, with its terms.
         parent_id: The budget above it.
-        filter: With the limit of today.
-        relation: Under which everything is priced.
-        spent, started, pending: Charged to this budget itself; what is charged below it is not among it.
-        sequence, head_hash: Those of the last entry.
+        filter: The filter with the present limit.
+        relation: The relation under which everything is priced.
+        spent, started, pending: The amounts charged to this budget itself, without the charges to budgets below it.
+        sequence, head_hash: The sequence and the hash of the last entry.
         reservations, limit_requests: All of them, by id.
     """
 
@@ -131,7 +132,7 @@ def rebuild(chain: Iterable[Chained]) -> History:
         else:
             replay(history, record, link.hash)
             if record.kind is _RESERVE and not history.filter.admits(history.used):
-                raise BrokenChain(record.sequence, "it passes the budget's limit")
+                raise BrokenChain(record.sequence, "it exceeds the budget's limit")
         history.sequence, history.head_hash = record.sequence, link.hash
     if history is None:
         raise BrokenChain(1, "it is missing: a budget's first entry makes it")
@@ -326,7 +327,7 @@ def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
 
 
 def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: EntryRecord) -> None:
-    # A run that was cancelled before anything of it was seen may be charged a part by any filter.
+    # In every filter, a run that was cancelled before anybody saw its results may be charged for a part.
     if record.tail is not None:
         if before.events == record.events or not budget_filter.may_give_back(before.cost, record.tail):
             raise BrokenChain(

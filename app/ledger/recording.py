@@ -11,7 +11,7 @@ from app.kit.timestamps import format_moment
 from app.ledger.states import LimitRequestState
 from app.ledger.transitions import Transition
 
-#: Entries that say nothing new of a reservation but its state or its time.
+#: Entries that say nothing new about a reservation except its state or its time.
 _REPEATING = frozenset({EntryKind.START, EntryKind.EXTEND, EntryKind.VOID, EntryKind.EXPIRE})
 
 
@@ -20,7 +20,7 @@ def entry_record(
 ) -> EntryRecord:
     """Return the entry of a transition, with everything that is needed to replay it."""
     reservation, before = transition.reservation, transition.before
-    # They refer to the entry that has the events.
+    # Such entries refer to the entry that has the events.
     repeats = before is not None and transition.kind in _REPEATING
     return EntryRecord(
         id=entry_id,

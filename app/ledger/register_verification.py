@@ -27,7 +27,7 @@ SWEEPS, CELLS = cast(Table, RunSweep.__table__), cast(Table, RunSweepCell.__tabl
 
 
 class RegisterComparison:
-    """Take what the register says, a row at a time, and compare some hundreds of rows at once.
+    """Collect what the register says, a row at a time, and compare some hundreds of rows at once.
 
     Args:
         session: A read session on a fixed snapshot.
@@ -40,7 +40,7 @@ class RegisterComparison:
         self._bad: BadPlace | None = None
 
     def add(self, told: Told) -> None:
-        """Take what the register finally says of a subject."""
+        """Compare a row with what the last entry about it says; rows are collected and compared many at a time."""
         if told.subject is Subject.REGISTER or (told.has_ended and REGISTERED[told.subject].is_removed):
             return
         self._counts[told.subject] += 1
@@ -67,7 +67,8 @@ class RegisterComparison:
             return
         twice = self._session.execute(_REGISTERED_TWICE).one_or_none()
         if twice is not None:
-            # A row for each entry would else hide one that no entry is about.
+            # Rows and registered subjects are only counted, so a subject that is registered twice could hide a row
+            # that is not registered.
             raise BadPlace(REGISTER, twice.sequence, twice.leaf_index, f"{twice.subject_id} is registered already")
         for registered in REGISTERED.values():
             if registered.subject in subjects:
@@ -77,7 +78,7 @@ class RegisterComparison:
             raise _bad(f"the content of the data set {lost} has no row in dataset_contents")
         free = self._session.scalar(_RUN_WITHOUT_CHARGE)
         if free is not None:
-            # Whoever declares private rows public for as long as a run takes leaves the run itself.
+            # Somebody who declares private rows public while a run lasts leaves the run itself as evidence.
             raise _bad(f"the run {free} is on private data, and no charge to their root is for it")
 
     def _compare(self, subject: Subject) -> None:
@@ -117,7 +118,7 @@ class RegisterComparison:
                 raise _bad(f"the {registered.subject} {revived} has ended, and has a row")
         count = self._session.scalar(select(func.count()).select_from(table).where(registered.rows(table)))
         if count == self._counts[registered.subject]:
-            return  # Each of those that were registered has its row, so these are all rows.
+            return  # Each registered subject has a row, so equal counts mean that no other rows exist.
         is_registered = select(ENTRIES.c.leaf_index).where(
             ENTRIES.c.budget_id == REGISTER, ENTRIES.c.subject_id == table.c.id
         )
@@ -127,7 +128,8 @@ class RegisterComparison:
 
 _FIRST = (ENTRIES.c.budget_id == REGISTER) & (ENTRIES.c.kind == str(EntryKind.REGISTER))
 _FIRSTS = select(func.min(ENTRIES.c.sequence)).where(_FIRST).group_by(ENTRIES.c.subject_id)
-# What has ended, or never changes, is forgotten while the entries are read, so that its second entry follows it.
+# Subjects that have ended or never change are forgotten while the entries are read, so a second entry for one is looked
+# for here.
 _REGISTERED_TWICE = (
     select(ENTRIES.c.sequence, ENTRIES.c.leaf_index, ENTRIES.c.subject_id)
     .where(_FIRST, ENTRIES.c.sequence.not_in(_FIRSTS))
@@ -135,7 +137,7 @@ _REGISTERED_TWICE = (
     .limit(1)
 )
 
-# A content row that no data set has decides nothing: it is the lock of an upload that was refused.
+# A content row without a data set decides nothing: it is the lock of an upload that was refused.
 _CONTENTS = union_all(
     select(Dataset.id, Dataset.content_hash).where(Dataset.content_hash.is_not(None)),
     select(DatasetVersion.dataset_id, DatasetVersion.content_hash),
@@ -158,7 +160,7 @@ def _run_without_charge() -> Select[Any]:
         select(RESERVATIONS.c.id)
         .join(BUDGETS, BUDGETS.c.id == RESERVATIONS.c.budget_id)
         .where(
-            # The charge of a sweep is for all its runs.
+            # The charge of a sweep covers all its runs.
             RESERVATIONS.c.id == func.coalesce(Run.reservation_id, RunSweep.reservation_id),
             RESERVATIONS.c.run_id == func.coalesce(Run.sweep_id, Run.id),
             (path == root) | is_below,

@@ -145,7 +145,7 @@ def of_reservation(session: Session, reservation: Reservation) -> list[Entry]:
     """Return the entries about a reservation, oldest first."""
     statement = select(Entry).where(
         Entry.budget_id == reservation.budget_id,
-        # No index knows reservations; purposes have one, and a run's is its own.
+        # Entries have no index by reservation, but they have one by purpose, and the purpose of a run is unique.
         Entry.purpose == reservation.purpose,
         Entry.reservation_id == reservation.id,
     )

@@ -15,7 +15,7 @@ from app.ledger.states import Approval, BudgetState, LimitRequestState, Reservat
 from app.tables.ledger import Budget, LimitRequest, Reservation
 from app.tables.states import LimitRequestStatus, ReservationStatus
 
-#: Beyond this an amount is only known to be more than any limit; the column is a signed 64-bit integer.
+#: The largest stored amount: any amount above it only exceeds every limit. The column is a signed 64-bit integer.
 _FARTHEST = 2**62
 
 

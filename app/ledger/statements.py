@@ -51,7 +51,7 @@ _UPDATE_LIMIT_REQUEST = (
     .where(LIMIT_REQUESTS.c.id == bindparam("b_id"))
     .values({name: bindparam(name) for name in _CHANGED_OF_LIMIT_REQUEST})
 )
-# Inline: nothing asks which number a row got, so that nothing waits for the answer.
+# Inline, so that the statement does not wait for the number of the new row, which nobody needs.
 _INSERT_RESERVATION = insert(RESERVATIONS).inline()
 _ADD_TO_EXPOSED = (
     update(EXPOSED)
@@ -83,7 +83,7 @@ class _Statements:
         self.limit_requests = select(LIMIT_REQUESTS).where(among(dialect, LIMIT_REQUESTS.c.id, "ids"))
         self.open_limit_requests = select(LIMIT_REQUESTS).where(
             among(dialect, LIMIT_REQUESTS.c.budget_id, "ids"),
-            # Written out for the index, which holds the open ones alone.
+            # The condition is written with a literal, so that the index of open requests is used.
             LIMIT_REQUESTS.c.state == literal_column("'open'"),
         )
         engine = sqlite if dialect == "sqlite" else postgresql
@@ -139,25 +139,25 @@ def limit_requests(connection: Connection, ids: Sequence[str], budget_ids: Seque
 
 
 def insert_limit_requests(connection: Connection, values: list[dict[str, Any]]) -> None:
-    """New requests for a limit."""
+    """Insert new requests for a limit."""
     if values:
         connection.execute(insert(LIMIT_REQUESTS), values)
 
 
 def update_limit_requests(connection: Connection, changes: list[dict[str, Any]]) -> None:
-    """New states, for requests whose budget's lock is held."""
+    """Write the new states of requests; the locks of their budgets are held."""
     if changes:
         connection.execute(_UPDATE_LIMIT_REQUEST, changes)
 
 
 def update_budgets(connection: Connection, changes: list[dict[str, Any]]) -> None:
-    """New amounts and chain heads, for budgets whose lock is held."""
+    """Write the new amounts and chain heads of budgets, whose locks are held."""
     if changes:
         connection.execute(_UPDATE_BUDGET, changes)
 
 
 def insert_reservations(connection: Connection, values: list[dict[str, Any]]) -> None:
-    """New reservations."""
+    """Insert new reservations."""
     if values:
         connection.execute(_INSERT_RESERVATION, values)
 
@@ -169,7 +169,7 @@ def insert_certificates(connection: Connection, values: list[dict[str, Any]]) ->
 
 
 def update_reservations(connection: Connection, changes: list[dict[str, Any]]) -> None:
-    """New states, for reservations whose budget's lock is held."""
+    """Write the new states of reservations; the locks of their budgets are held."""
     if changes:
         connection.execute(_UPDATE_RESERVATION, changes)
 

@@ -23,7 +23,7 @@ class BudgetState:
     Attributes:
         id: The budget's id.
         filter: Its filter with the present limit.
-        relation: Under which everything is priced.
+        relation: The relation under which everything is priced.
         spent: The committed amount, corrections included.
         started: The amount held by reservations for which noise may have been drawn.
         pending: The amount held by reservations that have not started.
@@ -83,7 +83,7 @@ class Move:
     pending: Amounts
 
 
-#: A budget and those above it, the budget itself first and the root last. A charge must fit every one of them.
+#: A budget and all budgets above it: the budget itself first, the root last. A charge must fit into each of them.
 Path = tuple[BudgetState, ...]
 
 
@@ -106,12 +106,12 @@ class ReservationState:
 
     Attributes:
         id, budget_id, purpose, run_id, plan_hash, created_at: As they were given when it was made.
-        status: Where it is.
+        status: Its present status.
         events: What it was made for.
         cost: What they cost; held while it is open.
         charge_delta: The delta at which an approximate_dp budget priced it.
         engine_version: The version of the engine that found ``cost``.
-        dataset: The data that it is for, where that is known.
+        dataset: The data that it is for, if known.
         certificate: The SHA-256 of a certificate of what ``events`` cost alone, where it was made with one.
         entry_hash: The hash of the entry that made it, which later entries refer to.
         expires_at: A pending one may be released from then on; a started one is overdue.
@@ -190,10 +190,10 @@ class LimitRequestState:
     """A request for another limit and its decisions so far.
 
     Attributes:
-        id, budget_id, reason, principal_id, created_at: As it was made.
-        status: Where it is.
-        filter: With the limit that is wanted.
-        filter_before: With the limit that the budget had when the request was made.
+        id, budget_id, reason, principal_id, created_at: As they were given when it was made.
+        status: Its present status.
+        filter: The filter with the wanted limit.
+        filter_before: The filter with the limit that the budget had when the request was made.
         approvals_needed: How many principals must approve.
         approvals: The approvals so far, in order.
         decided_by, decision_reason, decided_at: Who ended it, why (a withdrawal has no reason), and when.

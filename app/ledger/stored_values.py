@@ -110,7 +110,7 @@ def look_for_wrong_kinds(
         wrong = {column.name: _is_wrong(column) for column in columns}
         found = None
         if columns:
-            # Keys are read as they are, too: one may be of another kind itself.
+            # Keys are quoted by the database, since a key may itself have a value of the wrong type.
             shown = [func.quote(column) for column in key]
             statement = select(*shown, *wrong.values()).select_from(table).where(or_(*wrong.values())).limit(1)
             found = session.execute(statement).first()
@@ -123,7 +123,7 @@ def look_for_wrong_kinds(
 def _is_wrong(column: Column[Any]) -> ColumnElement[bool]:
     kind = func.typeof(column)
     if isinstance(column.type, JSON):
-        # JSON functions return nothing for a null, and fail for bytes.
+        # SQLite's JSON functions return null for a null, and fail for bytes.
         allowed = case(
             (kind == "text", func.json_valid(column)), else_=(kind == "null") & literal(bool(column.nullable))
         )

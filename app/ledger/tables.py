@@ -17,7 +17,7 @@ from app.ledger.books_repository import text_type
 from app.ledger.statements import EXPOSED, LIMIT_REQUESTS, step_hash
 from app.ledger.states import BudgetState
 
-# Errors that a foreign text causes in the code that reads it.
+# The errors that malformed text causes in the code that reads it.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, AccountingError)
 
 

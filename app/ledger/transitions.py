@@ -56,7 +56,7 @@ class Transition:
         events: What the amounts are for.
         engine_version: The version of the engine that found the amounts.
         reservation: The reservation after it; None for an entry that is only about the budget.
-        reason: Given with a change by hand.
+        reason: The reason of a change by hand.
         before: The reservation before it; None if there was none.
         details: Further details for its entry.
         given_back: What was given back for steps that will never be taken.
@@ -77,7 +77,7 @@ class Transition:
 
     @property
     def budget(self) -> BudgetState:
-        """Return the budget that was asked."""
+        """Return the budget that the command is about."""
         return self.path[0]
 
 
@@ -189,7 +189,7 @@ def _resolve(
     zero, cost = path[0].filter.zero, reservation.cost
     nothing, back = Move(zero, zero, zero), minus(zero, cost)
     if isinstance(command, Extend):
-        # Whatever a wrong clock says now, more time is not less time.
+        # An extension never shortens the time, whatever a wrong clock says.
         until = max(reservation.expires_at, command.until)
         return _step(EntryKind.EXTEND, path, reservation, replace(reservation, expires_at=until), nothing)
     if isinstance(command, Start):
@@ -218,8 +218,8 @@ def _commit(
             return Denial(DenialCode.TAIL_NOT_GIVEN_BACK, state=reservation.status)
         charged, version = minus(held, back), given_up.engine_version
     if needs_a_price(command, reservation, path[0]):
-        assert command.quote is not None, "whoever commits a part has asked for its price"
-        # What was held bounds the loss of every part of it, too; rounding could make the part dearer by a unit.
+        assert command.quote is not None, "a part is committed only after its price was computed"
+        # The held amounts also bound the loss of every part; rounding could make the part dearer by a unit.
         charged = tuple(map(min, command.quote.amounts, reservation.cost))
         version = command.quote.engine_version
     events = reservation.events if command.events is None else command.events
@@ -231,7 +231,7 @@ def _commit(
     if given_up is None:
         return transition
     for level in transition.path:
-        # Giving up spends a failure, for which there must be room.
+        # Giving up spends a probability of failure, for which there must be room.
         if not level.filter.admits(level.used):
             return Denial(DenialCode.TAIL_NOT_GIVEN_BACK, state=reservation.status, budget_id=level.id)
     return replace(transition, given_back=given_up.back)

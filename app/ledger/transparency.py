@@ -81,7 +81,7 @@ def checkpoint(context: Context) -> SignedCheckpoint:
         Problem: 409 ``ledger_not_consistent``: the tree does not begin with what was signed last.
     """
     integrated(context)
-    # Looked at in a read session first: whoever asks for what was signed already keeps nobody waiting.
+    # This looks in a read session first: a request for the signed checkpoint must block nobody.
     with context.database.read() as session:
         _, found = _state(session, context)
     if found is not None:
@@ -125,8 +125,8 @@ def verify(context: Context, root_id: str, note: str | None = None, *, prices: b
     Args:
         context: The process's context.
         root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
-        note: The checkpoint. A signature by a key of this ledger is verified, unless the key is retired; what others
-            have signed, the caller has kept.
+        note: The checkpoint. A signature by a key of this ledger is verified, unless the key is retired. A checkpoint
+            that only others have signed is accepted as the caller kept it.
         prices: Whether charges are compared with today's prices, within the limits of `app.ledger.price_search`.
 
     Raises:
@@ -138,7 +138,7 @@ def verify(context: Context, root_id: str, note: str | None = None, *, prices: b
         charges = PriceVerification(search) if prices else None
         verdict = verified(context, root_id, kept=kept, charges=charges)
         if charges is not None:
-            # No session is open any more: prices may take long.
+            # This runs after the session is closed, since prices may take long.
             verdict = verdict.with_prices(charges)
     if not root_id:
         context.metrics.ledger_verified(_result(verdict, is_ours=is_ours))
@@ -166,7 +166,7 @@ def verified(
     try:
         integrate(context.database)
     except CannotIntegrate:
-        is_stuck = True  # and verification finds what is wrong
+        is_stuck = True  # verification will find out what is wrong
     with context.database.read() as session:
         verdict = verification.verify(session, root_id, past, kept, charges)
         if prove is not None and verdict.valid:
@@ -192,7 +192,7 @@ def _kept(context: Context, root_id: str, note: str) -> tuple[Checkpoint, bool]:
     try:
         kept, signatures = read_note(note)
         own = [VerifierKey(kept.origin, key) for key in _public_keys(context)]
-        # Asked of each, so that a signature that does not verify is never passed over.
+        # Every key is checked, so that a signature that does not verify is never passed over.
         return kept, sum(is_signed_by(key, kept, signatures) for key in own) > 0
     except InvalidNote as error:
         raise unprocessable("invalid_checkpoint", f"The text is refused: {error}.", "checkpoint") from None

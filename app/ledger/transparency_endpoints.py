@@ -19,7 +19,7 @@ from app.ledger.witnesses import witnesses_of
 router = APIRouter(prefix="/v1/ledger", tags=["Ledger"], dependencies=[KnownParametersOnly])
 
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
-#: Beyond any tree, and within what a JSON number holds exactly.
+#: Larger than any tree, and an integer that a JSON number holds exactly.
 _LARGEST = 2**53
 
 _REFUSED: dict[int | str, dict[str, Any]] = {

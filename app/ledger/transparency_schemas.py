@@ -35,7 +35,7 @@ class CheckpointBody(Schema):
 
 
 class InclusionBody(Schema):
-    """What shows that an entry is in the tree. `epsilond ledger prove` checks it without a server."""
+    """The proof that an entry is in the tree. `epsilond ledger prove` checks it without a server."""
 
     kind: Literal["inclusion"] = "inclusion"
     entry_id: str

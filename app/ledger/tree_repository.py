@@ -21,9 +21,9 @@ LEAVES = cast(Table, MerkleLeaf.__table__)
 NODES = cast(Table, MerkleNode.__table__)
 CHECKPOINTS = cast(Table, MerkleCheckpoint.__table__)
 
-#: Leaves that are held in memory at once.
+#: The number of leaves that are held in memory at once.
 BATCH = 20_000
-#: Entries without a place in the tree, behind a place up to which all have one.
+#: Entries without a place in the tree. The query adds the place up to which all entries have one.
 _LEFT_OUT = (
     select(ENTRIES.c.leaf_index, ENTRIES.c.hash)
     .outerjoin(LEAVES, LEAVES.c.leaf_index == ENTRIES.c.leaf_index)

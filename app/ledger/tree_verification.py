@@ -22,7 +22,7 @@ from app.ledger.verdicts import TreeHead
 
 
 class TreeVerification:
-    """Take all entries in the order of their leaf indices, and then compare the tree with them.
+    """Process all entries in the order of their leaf indices, and then compare the tree with them.
 
     Args:
         session: A read session on a fixed snapshot.
@@ -34,7 +34,7 @@ class TreeVerification:
         self._hashes = bytearray()
 
     def add(self, entry: StoredEntry) -> None:
-        """Take the next verified entry."""
+        """Process the next verified entry."""
         self._leaf_indices.append(entry.leaf_index)
         self._hashes += bytes.fromhex(entry.hash)
 
@@ -110,7 +110,7 @@ class TreeVerification:
             raise self._bad(self._leaf_indices[position], "it is not in the tree")
         last = self._leaf_indices[-1] if self._leaf_indices else 0
         if settled > last:
-            # Later entries would never be looked for.
+            # Entries up to that place would never be integrated.
             raise _beside(f"the row of the tree says that all places up to {settled} are in it, and the last is {last}")
 
     def _bad(self, leaf_index: int, reason: str) -> BadPlace:

@@ -153,7 +153,7 @@ class Past:
         self._hashes: dict[str, bytearray] = defaultdict(bytearray)
 
     def add(self, entry: StoredEntry) -> None:
-        """Take the next verified entry of the older export."""
+        """Process the next verified entry of the older export."""
         self._hashes[entry.budget_id] += bytes.fromhex(entry.hash)
 
     def check(self, entry: StoredEntry) -> None:

@@ -61,7 +61,7 @@ def verify(
     except WrongKind as wrong:
         return Verdict.bad(books, BadPlace(None, None, None, str(wrong)))
     except (TypeError, ValueError, OverflowError) as error:
-        # On SQLite a column takes values of every kind, and what reads them fails before they can be compared.
+        # An SQLite column accepts values of every type, and reading a wrong one fails before it can be compared.
         return Verdict.bad(books, BadPlace(None, None, None, _wrong_kind(session, error)))
 
 
@@ -125,7 +125,7 @@ class _Reader:
         if self._bad_row is not None:
             raise self._bad_row
         if repository.count_reservations(self._session, root_id) == (self._reservations, self._reservations):
-            return  # Each of those that entries made has its row, so these are all rows.
+            return  # Each reservation that entries made has its row, so equal counts mean that no other rows exist.
         row = repository.reservation_without_entry(self._session, root_id)
         if row is not None:
             raise BadPlace(row.budget_id, row.sequence, None, f"the reservation {row.id} was made by no entry")
@@ -162,7 +162,7 @@ class _Reader:
             BadPlace: an entry names somebody who never had a key.
         """
         keys = repository.key_ids(self._session)
-        # The first entries of all are older than keys.
+        # The oldest entries are from before keys existed.
         seen = set().union(*(who for version, who in self._principals.items() if keys or version > 1))
         unknown = seen - WITHOUT_A_KEY - keys
         if unknown:

@@ -134,7 +134,7 @@ class Vouched:
         except BrokenChain:
             if not len(known):
                 raise
-            # Since a loss was acknowledged, the chain may have gone on otherwise.
+            # After an acknowledged loss, the chain may have continued differently.
             known = _Chain()
             behind = self._read_on(chain_id, known, end)
         chains[chain_id] = known
@@ -196,12 +196,12 @@ class _Chain:
         return len(self._subjects)
 
     def add(self, record: EntryRecord, hashed: str) -> None:
-        """Take the next entry."""
+        """Process the next entry."""
         self._hashes += bytes.fromhex(hashed)
         self._subjects.append(hash(_about(record)))
 
     def extend(self, more: _Chain) -> None:
-        """Take all entries of the next part."""
+        """Process all entries of the next part."""
         self._hashes += more._hashes
         self._subjects.extend(more._subjects)
 
@@ -216,7 +216,7 @@ class _Chain:
         return [int(place) + 1 for place in np.flatnonzero(subjects == hash(about))]
 
 
-# What this process has read, and the lock of it.
+# What this process has read of each chain, and the lock for it.
 _CHAINS: WeakKeyDictionary[Database, dict[str, _Chain]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 

@@ -10,7 +10,7 @@ from app.ledger.checkpoints import InvalidNote
 from app.ledger.cosignatures import WitnessKey
 from app.settings import Settings
 
-#: Intervals after which a cosignature is too old.
+#: A cosignature is too old after this many intervals.
 _FRESH_INTERVALS = 3
 
 
@@ -42,7 +42,7 @@ class Witnesses:
 
     @property
     def keys(self) -> tuple[WitnessKey, ...]:
-        """Their keys."""
+        """Return the keys of the witnesses."""
         return tuple(witness.key for witness in self.members)
 
 

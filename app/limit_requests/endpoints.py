@@ -174,7 +174,7 @@ def withdraw_limit_request(
     limit_request_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """The key that asked may withdraw its request; other owners refuse it."""
+    """The key that asked may withdraw its request; owners refuse other requests."""
     return _decide(context, principal, key, limit_request_id, "withdraw_limit_request", WithdrawLimit())
 
 

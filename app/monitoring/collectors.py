@@ -25,11 +25,11 @@ from app.runs import liveness
 
 log = structlog.get_logger("epsilond.metrics")
 
-#: The database is asked again after this many seconds, however often somebody scrapes.
+#: The database is queried again after this many seconds, however often metrics are fetched.
 BELIEVED_S = 5.0
-#: Shares of a limit from which on a budget counts as near exhaustion.
+#: The shares of a limit above which a budget counts as nearly exhausted.
 SHARES = (0.8, 0.95)
-#: Where no more budgets than this are near exhaustion, each is named.
+#: Up to this many nearly exhausted budgets are named one by one.
 MOST_NAMED = 20
 
 

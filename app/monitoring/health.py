@@ -32,12 +32,12 @@ Witnessed = Literal["ok", "failing", "none"]
 
 #: For this long after the server's start, its first workers may still be loading what they need.
 WORKERS_START_S = 15.0
-#: What was found is told again for so long: nobody needs a key here, and a look takes a query, a file and a reading of
-#: all migrations.
+#: The seconds for which a result is repeated: anyone may ask without a key, and each look takes a query, a file and a
+#: reading of all migrations.
 BELIEVED_S = 0.2
 
 
-#: Checks that keep nobody from being answered.
+#: Checks whose failure does not keep the service from answering.
 _ADVISORY = ("workers", "witnesses")
 
 

@@ -32,7 +32,7 @@ def metrics(context: CurrentContext, principal: Reader, request: Request) -> Res
     A key for only some budgets is refused, because the metrics count all of them.
     """
     if principal.budgets is not None:
-        detail = "Metrics are about all budgets; this call needs a key that is not for some of them alone."
+        detail = "Metrics are about all budgets; this call needs a key that reaches all of them."
         raise Problem(403, "forbidden", detail)
     text = generate_latest(context.metrics.registry) + generate_latest(request.app.state.metrics)
     return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -13,9 +13,9 @@ from app.tables.ledger import Budget, Reservation
 from app.tables.runs import Audit, Run
 from app.tables.states import ReservationStatus, RunState
 
-#: No query reads more rows than this, however large a table has become.
+#: No query reads more rows than this, however large a table is.
 MOST_ROWS = 10_000
-#: The most budgets, each of which is read to compute its share.
+#: The most budgets whose shares are computed; each of them is read for that.
 MOST_BUDGETS = 2_000
 
 

@@ -19,7 +19,7 @@ from app.kit import spans
 from app.observability.request_id import REQUEST_ID
 from app.observability.stack import stack_lines
 
-# Where asyncio begins to quote.
+# The characters after which asyncio's messages begin to quote.
 _QUOTED = re.compile("[\n(<]")
 
 
@@ -44,7 +44,7 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
         exporter_without_values,
     ]
     structlog.configure(
-        # Messages below the level are dropped before they are put together.
+        # Messages below the level are dropped before they are formatted.
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -61,10 +61,10 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # The request boundary writes a line per request; the server's own would quote addresses with their queries.
+    # The request boundary writes a line per request; the server's own log would quote addresses with their queries.
     for name in ("uvicorn.access", "sqlalchemy", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # One log line is enough for each batch that is not sent.
+    # This leaves one log line for each batch that could not be sent.
     logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = log_thread

@@ -17,12 +17,12 @@ from prometheus_client.registry import Collector
 
 from app.kit import spans
 
-#: Seconds. Cached answers take half a millisecond, the longest job of another process 20 seconds.
+#: The buckets in seconds. Cached answers take half a millisecond, and the longest job of another process 20 seconds.
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 EVALUATION_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 20.0)
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-#: A route's template where no route was found: the path is the client's own text.
+#: Stands for the route's template if no route was found, since the path is text that the client chose.
 NO_ROUTE = "-"
 
 
@@ -78,7 +78,7 @@ class Metrics:
         )
         self._webhooks = Counter(
             "epsilond_webhook_attempts_total",
-            "Attempts of this process to deliver a message to a webhook, by what came of them.",
+            "Attempts of this process to deliver a message to a webhook, by their results.",
             ["result"],
             registry=self.registry,
         )
@@ -86,7 +86,7 @@ class Metrics:
             self._webhooks.labels(outcome)
         self._witnesses = Counter(
             "epsilond_witness_requests_total",
-            "Requests of this process to witnesses to cosign, by what came of them.",
+            "Requests of this process to witnesses to cosign, by their results.",
             ["witness", "result"],
             registry=self.registry,
         )
@@ -102,7 +102,7 @@ class Metrics:
         self.registry.register(self._last_valid)
         self._begun = self._in_progress.inc
         self._ended = self._in_progress.dec
-        #: Looking a child up by its labels takes longer than telling it something.
+        #: Children by their labels, because the library's own look-up takes longer than an observation.
         self._children: dict[tuple[str, str, int], Histogram] = {}
         for result in VerificationResult:
             self._verifications.labels(result)

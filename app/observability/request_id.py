@@ -13,19 +13,19 @@ from starlette.types import Scope
 
 HEADER = "X-Request-Id"
 
-#: The id of the request that this context works for; each log line has it.
+#: The id of the request that this context works for; it is added to each log line.
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
-# An id is to be found in a log, not to be kept secret: a random text per process and a number. Asking the system for
-# random bytes would give up the interpreter once per request.
+# An id must be found in a log and need not be secret, so it is a random text per process and a number. Fetching random
+# bytes for each request would release the interpreter's lock each time.
 _PROCESS, _NUMBERS = secrets.token_hex(6), count(1)
 
-# Request ids that a client may choose. Anything else is replaced, since it would end up in logs.
+# The request ids that a client may choose. Any other is replaced, since ids are written to logs.
 _ACCEPTED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def choose_request_id(scope: Scope) -> str:
-    """Choose the client's own id if it is a plain word, else a new one, and keep it in the request's state."""
+    """Return the client's own id if it is a plain word, else a new one, and keep it in the request's state."""
     offered = Headers(scope=scope).getlist(HEADER)
     accepted = len(offered) == 1 and _ACCEPTED.fullmatch(offered[0])
     request_id = offered[0] if accepted else f"req_{_PROCESS}{next(_NUMBERS):x}"

@@ -25,7 +25,8 @@ log = structlog.get_logger("epsilond.http")
 _NOT_TEXT = re.compile("[\0\ufffd\ud800-\udfff]")
 
 _ID = HEADER.lower().encode()
-#: No answer is what a browser takes it for, is shown in a frame, tells where it came from, or is read by another site.
+#: Browsers must not guess the type of an answer, show it in a frame, send its address onwards, or let another site read
+#: it.
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -35,7 +36,8 @@ SECURITY_HEADERS = (
 )
 #: The content security policy of every answer that is not a page; pages have their own.
 _NO_PAGE = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-#: Whatever may speak of budgets is kept by nobody. The documentation and style sheets say the same to everyone.
+#: Answers that may contain data about budgets are not cached. The documentation and style sheets, the same for all, may
+#: be.
 _NO_STORE = (b"cache-control", b"no-store")
 _SAME_FOR_ALL = ("/docs", "/openapi.json", "/dashboard/assets/")
 _REPLAYED = (b"idempotency-replayed", b"true")
@@ -114,13 +116,13 @@ class RequestBoundary:
 
 
 def _is_text(path: str) -> bool:
-    # Servers decode the path's bytes with replacement characters or surrogates where they are not UTF-8.
+    # Where the bytes of a path are not UTF-8, servers decode them with replacement characters or surrogates.
     return _NOT_TEXT.search(path) is None
 
 
 def _with_headers(given: Iterable[tuple[bytes, bytes]], path: str, request_id: str) -> list[tuple[bytes, bytes]]:
     headers = [*given, (_ID, request_id.encode()), *SECURITY_HEADERS]
-    names = {name for name, _ in headers}  # in lower case, as ASGI has them
+    names = {name for name, _ in headers}  # lower case, as ASGI requires
     if _NO_PAGE[0] not in names:
         headers.append(_NO_PAGE)
     if _NO_STORE[0] not in names and not path.startswith(_SAME_FOR_ALL):
@@ -136,5 +138,5 @@ def _route_of(scope: MutableMapping[str, Any]) -> str:
 
 def _principal_of(scope: MutableMapping[str, Any]) -> str | None:
     """Return the id of the key; None if there is none, or the request was refused before the key was read."""
-    # Whoever it is: who may ask is decided in layers above this one.
+    # The principal's id, whoever it is; the layers above decide who may ask.
     return getattr(scope["state"].get("principal"), "id", None)

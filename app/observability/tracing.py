@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 Process = Literal["server", "worker"]
 
-#: The time to send what is left when a process ends; an absent collector does not keep a process from ending.
+#: The seconds for sending what is left when a process ends; an absent collector must not keep it from ending.
 LAST_SPANS_S = 2.0
-#: A method that is none, in the words of OpenTelemetry.
+#: OpenTelemetry's name for an unknown method.
 _OTHER_METHOD = "_OTHER"
 
 
@@ -42,7 +42,7 @@ def tracing(settings: Settings, process: Process) -> Iterator[None]:
     if not settings.traces_url:
         yield
         return
-    # Only here, as below: these packages are installed where somebody wants traces.
+    # Imported here, as below, because these packages are installed only where traces are wanted.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
@@ -102,7 +102,7 @@ def _provider(settings: Settings, process: Process) -> TracerProvider:
         "service.instance.id": secrets.token_hex(8),
         "epsilond.process": process,
     }
-    # Not `Resource.create`: it would add what it finds out about the machine and the command line.
+    # `Resource.create` is not used, since it would add facts about the machine and the command line.
     return TracerProvider(sampler=_sampler(settings.traces_ratio), resource=Resource(about), shutdown_on_exit=False)
 
 

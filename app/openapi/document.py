@@ -17,7 +17,7 @@ from app.openapi.values import explain_values
 from app.problems import ProblemBody
 from app.tables.idempotency import MAX_KEY_LENGTH
 
-#: The form of an Idempotency-Key: printable ASCII; blanks around a header's value are not part of it.
+#: The form of an Idempotency-Key: printable ASCII. Blanks around a header's value do not belong to the value.
 KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
 
 METHODS = frozenset({"get", "put", "post", "delete", "patch"})

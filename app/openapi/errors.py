@@ -27,38 +27,38 @@ _WITH_BODY = (
 )
 _WRITING = "idempotency_key_missing idempotency_key_invalid idempotency_key_reused request_in_progress disk_full"
 
-#: Where numbers are computed: callers take turns.
+#: The error codes of operations that compute numbers, for which callers take turns.
 _NUMERICS = "numerics_busy too_many_waiting"
 #: Error codes of operations that account events.
 _ACCOUNTING = (
     f"invalid_input invalid_value unsupported unsupported_sampling unsupported_relation too_much_work {_NUMERICS}"
 )
-#: The errors of operations that price events in a budget.
+#: The error codes of operations that price events in a budget.
 _PRICING = f"{_ACCOUNTING} no_cost_in_filter missing_charge_delta unexpected_charge_delta relation_mismatch"
-#: Error codes of a description of an algorithm and its target.
+#: The error codes of a description of an algorithm and its target.
 _CALIBRATION = (
     f"{_PRICING} missing overdetermined contradiction unknown_algorithm unknown_assumption unsupported_gradient_bound "
     "unsupported_domain unsupported_penalty clip_below_theorem step_size_too_large too_few_records unreachable_target "
     "unknown_budget"
 )
-#: Error codes of a model and the columns of a data set.
+#: The error codes of a model and of the columns of a data set.
 _MODEL = (
     "unsupported_model label_not_categorical label_not_numeric label_not_binary columns_differ test_dataset_not_public "
     "seed_on_private_data no_held_out_rows"
 )
-#: Error codes of runs: of what is trained and charged.
+#: The error codes of what runs train and charge.
 _RUN = (
     f"{_CALIBRATION} {_MODEL} not_found budget_exceeded budget_not_bound privacy_unit_mismatch budget_for_public_data "
     "other_budget unsupported_algorithm invalid_plan plan_hash_mismatch queue_full too_many_slots unknown_version "
     "version_erased quota_exceeded"
 )
-#: Error codes of a file with rows.
+#: The error codes of a file with rows.
 _FILE = (
     "beyond_your_budgets invalid_csv invalid_parquet invalid_npz unsupported_file capacity_exceeded "
     "malformed_multipart duplicate_part unsupported_part_type missing unknown_field readers_busy budget_not_bound "
     f"quota_exceeded content_is_public {_NUMERICS}"
 )
-#: Error codes of a command about a reservation.
+#: The error codes of commands about a reservation.
 _RESOLVING = "not_your_reservation owned_by_run already_resolved already_started expired"
 
 _OWN: Mapping[str, str] = {

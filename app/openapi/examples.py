@@ -12,7 +12,7 @@ from typing import Any
 _JSON = "application/json"
 _NOTHING = {"nothing": {"summary": "Nothing to add: the path says it all", "value": {}}}
 
-#: By operation: bodies that may be left out, or that no parameter of an endpoint tells of.
+#: By operation: example bodies that may be left out, or that no parameter of the endpoint describes.
 _BODIES: Mapping[str, Mapping[str, Any]] = {
     "start_reservation": _NOTHING,
     "extend_reservation": {"two_hours": {"summary": "Two hours from now", "value": {"expires_in": 7200}}},
@@ -51,7 +51,7 @@ _BODIES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
-#: By operation and parameter: what is there on every server, and gets an answer.
+#: By operation and parameter: values that exist on every server and get an answer.
 _PARAMETERS: Mapping[tuple[str, str], Any] = {
     ("get_algorithm", "name"): "dp_sgd",
     ("get_dataset", "dataset_id"): "ds_breast_cancer",
@@ -62,7 +62,7 @@ _PARAMETERS: Mapping[tuple[str, str], Any] = {
     ("compare_algorithms", "delta"): 1e-5,
 }
 
-#: What has answered the names and ids of paths; the documentation page fills in the id that was made last.
+#: The operation whose answer contains each path parameter; the documentation page fills in the newest id.
 _ANSWERED_BY: Mapping[str, str] = {
     "name": "GET /v1/algorithms",
     "budget_id": "POST /v1/budgets",
@@ -86,7 +86,7 @@ def add_examples(operation: dict[str, Any], answers: Mapping[str, Mapping[str, A
             parameter["example"] = _PARAMETERS[name, parameter["name"]]
         if parameter["in"] == "path":
             member = "A `name`" if parameter["name"] == "name" else "An `id`"
-            parameter["description"] = f"{member} that `{_ANSWERED_BY[parameter['name']]}` has answered."
+            parameter["description"] = f"{member} in an answer of `{_ANSWERED_BY[parameter['name']]}`."
     if name in _BODIES:
         operation["requestBody"]["content"][_JSON]["examples"] = _BODIES[name]
     for status, answer in answers.get(name, {}).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-#: A part that is longer stands on several lines, one for each of its members.
+#: The most characters of a part on one line; a longer part has a line for each of its members.
 _WIDTH = 300
 
 

@@ -31,7 +31,7 @@ class Link:
 
 
 def _to(targets: str, **parameters: str) -> list[Link]:
-    """Return the same parameters for each of several operations."""
+    """Return links to several operations, each with the same parameters."""
     return [Link(target, parameters) for target in targets.split()]
 
 
@@ -45,7 +45,7 @@ _OF_BUDGET = (
 _WEBHOOK = "get_webhook list_deliveries disable_webhook enable_webhook rotate_webhook_secret delete_webhook"
 _LIMIT_REQUEST = "get_limit_request approve_limit_request refuse_limit_request withdraw_limit_request"
 
-#: By operation and status of the answer that leads on.
+#: The links, by operation and status of the answer that leads on.
 LINKS: Mapping[tuple[str, int], list[Link]] = {
     ("create_budget", 201): [
         *_to(_OF_BUDGET, budget_id=ID),

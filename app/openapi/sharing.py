@@ -8,7 +8,8 @@ from typing import Any
 
 from app.openapi.layout import compact
 
-#: Schemas without a model of their own that several models have: the name each gets, and a place where it stands.
+#: Schemas that occur in several models and have none of their own: the name that each gets, and a place where it
+#: occurs.
 _SCHEMAS: Mapping[str, str] = {
     "Achieved": "CalibrateAnswer/properties/achieved",
     "AnyAchieved": "NextBody/properties/achieved",
@@ -30,9 +31,9 @@ _SCHEMAS: Mapping[str, str] = {
     "Score": "RunSweepRequest/properties/score/anyOf/0",
     "SweepAxis": "SweepRequest/properties/batch_size/anyOf/1",
 }
-#: Members that may stand beside a reference: they are about its place, not about what it refers to.
+#: Members that may stand beside a reference, because they describe its place and not what it refers to.
 _OF_THE_PLACE = ("description", "default", "examples")
-#: Members of a schema or an operation that hold values, and no schemas.
+#: Members of a schema or an operation that contain values and no schemas.
 _VALUES = ("example", "examples", "default", "const", "enum", "links", "mapping")
 
 

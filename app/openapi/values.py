@@ -46,7 +46,7 @@ from calibrators.scopes import Measure, Shape
 from calibrators.spec import Unknown
 from calibrators.step_sizes import Course
 
-#: Enumerations with a schema of their name.
+#: The enumerations with a schema of their own, by its name.
 _NAMED: Mapping[str, type[StrEnum]] = {
     each.__name__: each
     for each in (
@@ -80,7 +80,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
     )
 }
 
-#: Enumerations that a schema writes as plain strings, by their values.
+#: The enumerations whose values a schema writes as plain strings, by these values.
 _PLAIN: Mapping[frozenset[str], type[StrEnum]] = {frozenset(each): each for each in (NumericType, Unknown, Select)}
 
 

@@ -19,14 +19,14 @@ from app.kit.ids import new_id
 from app.tables.states import DeliveryState, WebhookEvent, WebhookState
 from app.tables.webhooks import Webhook, WebhookMessage
 
-#: Messages of one webhook that may wait; further ones are counted, and not written.
+#: The most messages of one webhook that may wait; further ones are counted, and not written.
 MOST_WAITING = 1000
-#: Denials that come within this many seconds make one message.
+#: Denials within this many seconds make one message.
 DENIALS_TOGETHER_S = 60
 
 WEBHOOKS = cast(Table, Webhook.__table__)
 MESSAGES = cast(Table, WebhookMessage.__table__)
-#: Nobody has begun to send it, so that what it says may still change.
+#: A message that nobody has begun to send, so that its contents may still change.
 _IS_UNTOUCHED = (
     (MESSAGES.c.state == str(DeliveryState.PENDING)) & (MESSAGES.c.attempts == 0) & MESSAGES.c.leased_until.is_(None)
 )
@@ -101,7 +101,7 @@ def write_denial(connection: Connection, path: Sequence[str], now: datetime) -> 
     """
     wanted = [each for each in subscriptions(connection, path) if WebhookEvent.DENIED in each.events]
     for webhook_id in sorted(each.webhook_id for each in wanted):
-        # Each webhook is locked in turn, so that two denials at once do not make two messages.
+        # The webhooks are locked in turn, so that two simultaneous denials do not make two messages.
         locked = select(WEBHOOKS.c.id).where(WEBHOOKS.c.id == webhook_id).with_for_update(key_share=True)
         if connection.scalar(locked) is not None:
             _add_denial(connection, webhook_id, path[0], now)

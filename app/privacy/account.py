@@ -16,7 +16,7 @@ from app.wire.answers import ConventionBody, IntervalBody
 from app.wire.events import EventSchema
 
 MAX_POINTS = 1000
-#: The most false positive rates, and the most priors.
+#: The most false positive rates, and the most priors, of a request.
 MAX_RISKS = 20
 
 Delta = Annotated[float, Field(ge=0, le=0.5)]
@@ -82,7 +82,7 @@ class AccountRequest(Schema):
         ge=LEAST_EFFORT,
         le=MOST_EFFORT,
         description="How many operations each number may take, in either direction of the privacy loss: the default "
-        "is two to three seconds. An answer that reaches the limit has a wider interval, and a warning.",
+        "takes two to three seconds. An answer that reaches the limit has a wider interval, and a warning.",
     )
     certify: bool = Field(False, description="Asks dp-accounting's PLD accountant, too, which takes seconds.")
     certificate: bool = Field(
@@ -264,8 +264,8 @@ class ShufflingBody(Schema):
 
 
 class AccountAnswer(Schema):
-    """The answer to one value has `epsilon`, `delta`, `method` and `error_budget`. The answer to a list has `points` "
-    "instead, in the order of the list."""
+    """The answer to one value has `epsilon`, `delta`, `method` and `error_budget`. The answer to a list has `points`
+    instead, in the order of the list."""
 
     epsilon: IntervalBody | float | None = Field(None, description="The interval, if delta was given.")
     delta: IntervalBody | float | None = Field(None, description="The interval, if epsilon was given.")

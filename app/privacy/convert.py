@@ -17,7 +17,7 @@ from app.kit.process_pool import too_much_work
 from app.problems import refused_at
 from app.wire.described import DescribedSchema, schema_of
 
-#: The largest amount in a request; an answer may be larger.
+#: The largest amount that a request may state; an answer may be larger.
 MAX_AMOUNT = 1e6
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -37,7 +37,7 @@ class AttackRiskIn(Schema):
     tpr: Probability | None = None
 
 
-if TYPE_CHECKING:  # a checker of types cannot follow how the schemas are made
+if TYPE_CHECKING:  # type checkers cannot follow how the schemas are made
     GuaranteeIn = DescribedSchema | AttackRiskIn
 else:
     _DESCRIBED = [cls for cls in GUARANTEES.values() if cls is not AttackRisk]

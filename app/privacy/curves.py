@@ -11,14 +11,14 @@ from app.evaluation import Evaluation
 from app.privacy.account import CurveBody, DeltaAtEpsilon, EpsilonAtDelta, TradeOffPoint
 from app.wire.answers import IntervalBody
 
-#: A curve reaches this many times below and above the delta that was asked for.
+#: A curve reaches from the requested delta divided by this to the requested delta times this.
 REACH = 1000.0
 SMALLEST_DELTA, LARGEST_DELTA = 1e-30, 0.5
-#: Where delta 0 was asked, which a logarithmic scale does not hold.
+#: The deltas that are shown if delta 0 is requested, which a logarithmic scale cannot show.
 DELTAS_WITHOUT_A_CENTRE = (1e-12, 1e-2)
-#: Fewer nodes than this would make a trade-off curve of few points wide.
+#: With fewer nodes, a trade-off curve of few points would be loose.
 FEWEST_NODES = 33
-#: Epsilons at which delta is smaller hardly matter to the trade-off curve.
+#: Epsilons at which delta is smaller than this hardly matter to the trade-off curve.
 NEGLIGIBLE_DELTA = 1e-10
 
 _PLACE = ("curve", "points")

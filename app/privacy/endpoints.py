@@ -36,7 +36,7 @@ async def account(
     Give `delta` to get epsilon, or `epsilon` to get delta; a list of values gives `points`. `curve` adds curves around
     the value, `certify` the number of an independent library.
     """
-    # Parts that were not asked for are absent; null is kept for quantities without a finite bound.
+    # Parts that were not requested are absent; null means that a quantity has no finite bound.
     return await answers.respond(
         request, lambda: service.account(context, request), is_final=service.has_every_opinion, exclude_unset=True
     )

@@ -133,7 +133,7 @@ class ImportAnswer(Schema):
     warnings: list[str]
 
 
-#: Where the text of a source is.
+#: The path to the text of each kind of source.
 _TEXT = {"opacus": (), "dp_event": ("event",), "call": ("code",)}
 
 
@@ -157,7 +157,7 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
     if found.charged is not None:
         theirs, note = _library(context, found.charged, imported.reported, found.delta)
     elif theirs is None:
-        note = "It has no number for this history."
+        note = "The library has no number for this history."
     interval = answer.value
     return ImportAnswer(
         events=[EventSchema.of(event) for event in imported.events],
@@ -243,7 +243,7 @@ def _library(context: Context, event: Mapping[str, Any], reported: Reported, del
         found = context.processes.run(library_epsilon, event, relation, delta, reported.accountant)
     except (JobFailed, Problem) as failure:
         return None, f"No number of the library: {failure}."
-    except Exception as error:  # a library's failure, of whatever kind, is no failure of the answer
+    except Exception as error:  # a library's failure, whatever its type, must not fail the answer
         return None, f"The library does not account this event under {relation}: {type(error).__name__}."
     if not found < float("inf"):
         return None, "The library finds no finite epsilon."

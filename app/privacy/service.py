@@ -17,7 +17,7 @@ from app.problems import unprocessable
 from app.wire.answers import ConventionBody, IntervalBody, error_budget
 from app.wire.events import to_events
 
-#: One request may take about as long; then it is refused, and the numerics are free for others.
+#: The seconds that one request may take; beyond them it is refused, so that others get their turn.
 MOST_SECONDS = 30.0
 
 
@@ -114,7 +114,7 @@ def _point(field: str, value: float, found: Answer, certification: Certification
         method=found.method,
         error_budget=error_budget(found),
     )
-    # A field that was not asked for is left out of the answer, rather than null.
+    # A field that was not requested is left out of the answer, rather than null.
     return point if certification is None else point.model_copy(update={"certification": certification})
 
 

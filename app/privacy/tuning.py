@@ -196,7 +196,7 @@ def answer_tuning_cost(context: Context, request: TuningCostRequest) -> TuningCo
             found = _in_bounds(context, solve_noise_factor, events, relation, target)
             events = with_noise_factor(events, found.value)
             solved = {"noise_factor": found.value, "events": [EventSchema.of(event) for event in events]}
-        assert delta is not None  # one of the two was given
+        assert delta is not None  # exactly one of the two was given
         cost = _in_bounds(context, tuning_cost, events, relation, trials, delta, orders=request.orders)
     except AccountingError as error:
         raise from_accounting(error, *(("distribution",) if error.pointer[:1] == ("trials",) else ())) from None

@@ -29,14 +29,14 @@ from app.problems import Problem
 from app.reservations.prices import delta_of
 from app.reservations.quotes import terms
 
-#: A warning has this code where a reservation is made without the certificate that was asked for: without any, or, in
-#: a Gaussian budget, with one of its events' epsilon in place of the amounts that are charged.
+#: The code of the warning that a reservation has not the certificate that was asked for. It has none; or, in a Gaussian
+#: budget, one for the epsilon of its events instead of the charged amounts.
 NO_CERTIFICATE = "no_certificate"
 
 #: The share of a job's time that a certificate of Gaussian amounts may take; the rest is left for the tight epsilon.
 _SHARE_OF_AMOUNTS = 0.5
 
-#: Certificates that are remembered before all are forgotten.
+#: The number of certificates that are remembered; beyond that, all are forgotten.
 _MOST_KNOWN = 1024
 _KNOWN: dict[tuple[Any, ...], CertifiedEnd] = {}
 
@@ -100,7 +100,7 @@ def _certified_end(
         try:
             found = context.processes.run_within(seconds, function, *question)
         except (AccountingError, JobFailed, Problem) as failure:
-            return CertifiedEnd(0.0, 0.0, None, str(failure))  # another time there may be one
+            return CertifiedEnd(0.0, 0.0, None, str(failure))  # a later attempt may succeed
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
         _KNOWN[(function, *question)] = found

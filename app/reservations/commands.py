@@ -132,7 +132,7 @@ class Command:
         """Carry out the command.
 
         Raises:
-            Problem: 404; the denial; of the price.
+            Problem: 404; the denial; a problem of the price.
         """
         return make_room(
             self.context,
@@ -224,8 +224,9 @@ def make_room(context: Context, principal: Principal, keyed: Keyed, attempt: Cal
         except Exceeded as exceeded:
             if not exceeded.room_can_be_made:
                 return refuse(context, keyed, _budget_exceeded(context, principal, exceeded), tell(exceeded))
-            # Once one budget of the path has room, one above it may stand in the way, with due holds of its own below
-            # it. Who finds nothing to release tries again, too: others have released what stood in the way, then.
+            # When one budget of the path has room, one above it may still lack it, and may have expired holds in other
+            # budgets below it. Even if nothing was released here, another attempt is made, since others may have
+            # released holds.
             service.release_due_holds(context, exceeded.denial.budget_id)
 
 

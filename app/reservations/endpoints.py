@@ -172,8 +172,8 @@ async def start_reservation(
     reservation_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """Once this has answered 200, noise may be drawn, and the reservation can only be committed. It is answered 409 "
-    "`expired` if the time to start is over."""
+    """Once this has answered 200, noise may be drawn, and the reservation can only be committed. The answer is 409
+    `expired` if the time to start is over."""
     keyed = keyed_request(context, principal.id, key, f"start {reservation_id}")
     return await answered(commands.to_resolve(context, principal, keyed, reservation_id, Start()))
 
@@ -191,8 +191,8 @@ async def extend_reservation(
     reservation_id: str,
     request: ExtendRequest | None = None,
 ) -> JSONResponse:
-    """Gives a pending reservation more time to start, and a started one more time until it is overdue. The time "
-    "never becomes shorter."""
+    """Gives a pending reservation more time to start, and a started one more time until it is overdue. The time never
+    becomes shorter."""
     asked = request or ExtendRequest()
     until = context.clock() + timedelta(seconds=asked.expires_in)
     keyed = keyed_request(context, principal.id, key, f"extend {reservation_id}", asked)

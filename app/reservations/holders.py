@@ -10,7 +10,7 @@ from app.db.database import Database
 from app.problems import Problem
 from app.reservations import repository
 
-# The makers of reservations. They never change, so each is read once.
+# The principals that made reservations. They never change, so each is read once.
 _MAKERS: WeakKeyDictionary[Database, dict[str, str]] = WeakKeyDictionary()
 _MOST_REMEMBERED = 100_000
 

@@ -16,7 +16,7 @@ from app.kit.process_pool import JobFailed
 from app.ledger.states import BudgetState, Path
 from app.wire.answers import IntervalBody
 
-#: Why a price is more than the tight number, by the kind of filter.
+#: The reason why a price exceeds the tight result, by the kind of filter.
 _WHY: Mapping[str, str] = {
     "pure_dp": "The largest losses of all steps add up, with delta 0; the tight number uses the delta.",
     "approximate_dp": "The plan is priced tightly at the reservation's delta, which is less than the delta here.",
@@ -29,7 +29,7 @@ _WHY: Mapping[str, str] = {
 }
 
 
-#: The most facts about plans that are kept before all are forgotten.
+#: The number of facts about plans that are remembered; beyond that, all are forgotten.
 _MOST_KNOWN = 1024
 _KNOWN: dict[tuple[Any, ...], Alone] = {}
 

@@ -116,7 +116,7 @@ def quote_again(context: Context, state: ReservationState) -> Quote:
     if back is None or not is_part or not budget_filter.may_give_back(state.cost, back):
         return quote(context, state.budget_id, events, charge_delta=state.charge_delta)
     whole = quote(context, state.budget_id, state.events)
-    failure = -back[1]  # what giving up has spent
+    failure = -back[1]  # the failure that giving up spends
     try:
         asked = whole.amounts, state.events, events, relation, failure
         found = pricing.given_up_within_limits(context, budget_filter, *asked)
@@ -185,7 +185,7 @@ def terms(context: Context, budget_id: str) -> Terms:
         Problem: 404.
     """
     known = _TERMS.setdefault(context.database, {})
-    found = known.get(budget_id)  # another thread may forget all of them at any moment
+    found = known.get(budget_id)  # another thread may clear the cache at any moment
     if found is None:
         with context.database.read() as session:
             row = ledger.find_budget(session, budget_id)

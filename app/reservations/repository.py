@@ -47,7 +47,7 @@ def page(
         statement = statement.where(Reservation.purpose == purpose)
     if overdue_at is not None:
         statement = statement.where(
-            Reservation.resolved_at.is_(None),  # said for the index, which holds the open ones alone
+            Reservation.resolved_at.is_(None),  # this condition lets the index of open reservations be used
             Reservation.state == str(ReservationStatus.STARTED),
             Reservation.expires_at <= overdue_at,
         )

@@ -77,6 +77,6 @@ def _reprice(context: Context, budget_filter: PrivacyFilter, state: ReservationS
         with context.database.read() as session:
             return _reprice(context, budget_filter, rows.reservation_state(get_reservation(session, state.id)))
     if not isinstance(outcome, Transition):
-        # It was voided or released meanwhile: nothing is charged any more.
+        # It was voided or released meanwhile, so nothing is charged.
         return Repriced(state.id, state.budget_id, before)
     return Repriced(state.id, state.budget_id, before, after=amounts_in_words(budget_filter, outcome.amounts))

@@ -12,7 +12,7 @@ from app.tables.states import ReservationStatus
 from app.wire.answers import IntervalBody
 from app.wire.events import Events, EventSchema
 
-#: A hold may wait for its start at most so long, in seconds: 30 days.
+#: The most seconds that a hold may wait for its start: 30 days.
 MAX_EXPIRES_IN = 30 * 24 * 3600
 
 
@@ -36,21 +36,21 @@ class ReservationRequest(Schema):
         description="Seconds until the hold may be released if it is not started. A started reservation never expires.",
     )
     charge: ChargeRequest | None = None
-    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
+    # It is left out unless it is given, so that requests from before this field existed stay the same.
     certificate: bool = Field(
         False,
         exclude_if=lambda given: not given,
-        description="Keep a certificate of what the events cost alone with the charge, which `epsilond-verify` proves "
-        "again. If there is none, a warning says so. Takes up to a few seconds.",
+        description="Store a certificate of what the events cost, which `epsilond-verify` can check, with the charge. "
+        "If there is none, a warning says so. Takes up to a few seconds.",
     )
 
 
 class CommitRequest(Schema):
-    """The events that happened: the reserved ones with counts reduced and later ones dropped. If absent, all of "
-    "them."""
+    """The events that happened: the reserved ones with counts reduced and later ones dropped. If absent, all of
+    them."""
 
     events: Events | None = None
-    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
+    # It is left out unless it is given, so that requests from before this field existed stay the same.
     give_up_tail: bool = Field(
         False,
         exclude_if=lambda given: not given,
@@ -69,7 +69,7 @@ class ExtendRequest(Schema):
 class CorrectionRequest(Schema):
     """A correction, which states what should have been charged.
 
-    With `reservation_id` alone the present engine prices the reservation's events again, and the charge rises if it was
+    With only `reservation_id` the present engine prices the reservation's events again, and the charge rises if it was
     too low. With `events` too, they replace what was charged. Without `reservation_id`, `events` were released
     with no reservation and are charged now, whether they fit or not.
     """
@@ -108,7 +108,7 @@ class PlanPriceBody(Schema):
 
 
 class PriceHereBody(PlanPriceBody):
-    """The same, and what the plan adds to what is charged already."""
+    """The cost of a plan alone, and what it adds to the present charges."""
 
     adds: float | None = Field(
         description="The epsilon that it adds to everything spent and reserved now. Epsilons do not add up, so this "

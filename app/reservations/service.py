@@ -25,7 +25,7 @@ from app.reservations import repository
 from app.reservations.bodies import reservation_body
 from app.tables.ledger import Reservation
 
-#: Due holds that are released in one transaction.
+#: The most expired holds that are released in one transaction.
 _RELEASED_AT_ONCE = 100
 
 
@@ -133,5 +133,5 @@ def resolve(
         Problem: 404; the denial. Nothing was written.
     """
     after = carry_out_one(session, context, Instruction(command, principal_id, reservation_id)).reservation
-    assert after is not None, "it is about a reservation"
+    assert after is not None, "every resolution is about a reservation"
     return after

@@ -113,7 +113,7 @@ def _check_fields(run: Mapping[str, Any]) -> None:
 
 
 def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
-    # A model's own lists are widths of layers.
+    # Lists inside the model are not swept: they are the widths of its layers.
     found = list(lists_in(run, leaving=FIXED))
     if not found:
         raise unprocessable(

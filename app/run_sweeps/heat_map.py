@@ -19,11 +19,11 @@ PAGE_STYLES = ("colours.css", "page.css", "heat_map.css")
 #: Red, green and blue of the palest and of the darkest cell.
 _PALE, _DARK = (0xE6, 0xF0, 0xFA), (0x08, 0x30, 0x6B)
 _BLACK, _WHITE = "#000000", "#ffffff"
-#: Wider maps leave their numbers to the titles and to the table.
+#: In wider maps, the numbers stand only in the titles and in the table.
 _COLUMNS_WITH_NUMBERS = 20
 _WIDE, _NARROW, _HEIGHT = 76, 26, 40
 _LEFT, _TOP = 150, 84
-#: Letters of a label that fit beside its row, or above its column.
+#: The most letters of a label that fit beside its row, or above its column.
 _ROW_LABEL, _COLUMN_LABEL = 16, 9
 _SHADES_OF_LEGEND = 24
 
@@ -101,7 +101,8 @@ def to_html(sweep: RunSweepBody, drawn: HeatMap) -> str:
 
 
 def number(score: float | None) -> str:
-    """
+    """Return a score with four digits; "no score" if there is none.
+
     >>> number(0.9123456), number(None)
     ('0.9123', 'no score')
     """
@@ -115,7 +116,7 @@ def colours(share: float) -> tuple[str, str]:
     (('#e6f0fa', '#000000'), ('#08306b', '#ffffff'))
     """
     rgb = tuple(round(pale + share * (dark - pale)) for pale, dark in zip(_PALE, _DARK, strict=True))
-    # With black 1.05 / 0.05 to 21 as with white: beyond this luminance black is the one that stands out.
+    # Up to this luminance white has the higher contrast on the cell, and beyond it black.
     ink = _BLACK if luminance(rgb) > 0.1791 else _WHITE
     return "#{:02x}{:02x}{:02x}".format(*rgb), ink
 

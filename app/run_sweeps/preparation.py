@@ -36,9 +36,9 @@ from trainer.models import TASKS, Task
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: The calibrations of a grid are given up after this many seconds.
+#: The seconds after which the calibrations of a grid are given up.
 MOST_SECONDS = 60.0
-#: The most bytes stored of a sweep's cells: a data set with very many columns allows only few cells.
+#: The most bytes that the cells of a sweep may take in the database: with very many columns, few cells are possible.
 MOST_STORED = 64 * 2**20
 
 
@@ -163,7 +163,7 @@ def _calibrate_all(context: Context, grid: Grid, principal: Principal) -> list[r
             )
             raise unprocessable("too_much_work", detail, *grid.swept[-1].path)
         try:
-            # All cells are on the version that is the newest for the first of them.
+            # All cells use the version that is the newest when the first one is prepared.
             version = ready[0].version if ready else cell.request.dataset_version
             request = cell.request.model_copy(update={"dataset_version": version})
             ready.append(runs.calibrate(context, request, principal))

@@ -19,15 +19,16 @@ from app.sweeps.schemas import OBJECTS, list_of_values
 from app.tables.states import RunState, Select, SweepState
 
 MAX_CELLS = 1000
-#: Heat maps and tables have two sides.
+#: The most fields that are swept: heat maps and tables have two sides.
 MAX_SWEPT = 2
-#: The longest time that a result is kept back, seconds: no longer than a hold on a budget lasts.
+#: The most seconds that a result is held back: as long as a hold on a budget may last.
 MAX_RELEASE_AFTER_S = 7 * 24 * 3600
 
 _REQUEST = "#/components/schemas/RunRequest"
-#: Fields that are the same in every run of a sweep. They take no list, or one with the meaning that it has in a run.
+#: The fields that are the same in every run of a sweep. They accept no list, or one with the meaning that it has in a
+#: run.
 FIXED = ("dataset_id", "dataset_version", "test_dataset_id", "budget_id", "neighboring_relation", "model")
-#: Fields of a run's request that a sweep names otherwise, or refuses.
+#: Fields of a run's request that a sweep names differently, or refuses.
 _NOT_HERE = ("dataset", "expected_plan_hash")
 
 
@@ -40,8 +41,8 @@ class PublicScore(Schema):
 class NoisyScore(Schema):
     """The number of training rows predicted correctly, with Gaussian noise: a release of its own, charged per trial.
 
-    A row adds 1 where its class is predicted; of a real label, 1 less the error in units of half the label's range, and
-    0 at least.
+    A row adds 1 if its class is predicted. With a real label it adds 1 less the error in units of half the label's
+    range, and at least 0.
     """
 
     kind: Literal["noisy"]
@@ -97,7 +98,7 @@ class RunSweepRequest(RootModel[dict[str, Any]]):
             if name in OBJECTS:
                 choices.append({"type": "object", "description": "With a list in one or two of its fields."})
             properties[name] = choices[0] if len(choices) == 1 else {"anyOf": choices}
-        # The schemas that they refer to are in other requests and answers, too.
+        # The schemas that these refer to also occur in other requests and answers.
         properties |= SweepTerms.model_json_schema(ref_template="#/components/schemas/{model}")["properties"]
         needed = [name for name, field in RunRequest.model_fields.items() if field.is_required()]
         return {

@@ -27,7 +27,7 @@ from app.tables.states import RunState
 from trainer.models import Parameters
 from trainer.run import RunResult
 
-#: Members of a stored file besides the parameters.
+#: The members of a stored file besides the parameters.
 _TOLD = ("feature_names", "classes", "plan_hash", "run_id")
 
 
@@ -37,13 +37,13 @@ def model_path(context: Context, run: Run) -> Path:
 
 
 def _path(context: Context, run: Run, *, is_withheld: bool) -> Path:
-    # Runs of before there were epochs have 0.
+    # Runs from before epochs existed have epoch 0.
     name = f"{run.id}.{run.epoch}" if run.epoch else run.id
     return context.settings.data_dir / "models" / f"{name}{'.withheld' if is_withheld else ''}.npz"
 
 
 def publish_model(context: Context, run: Run) -> None:
-    """Let the model of a trial be served; do nothing if it is already."""
+    """Let the model of a trial be served; do nothing if it is served already."""
     withheld, shown = (_path(context, run, is_withheld=each) for each in (True, False))
     if withheld.exists() or not shown.exists():
         withheld.rename(shown)
@@ -76,7 +76,7 @@ def remove_models(context: Context, run: Run) -> None:
 
 def remove_unkept_models(context: Context, run: Run) -> None:
     """Remove files that claims of an ended run wrote but did not keep, including unfinished ones."""
-    # It may be moved at this moment.
+    # Both paths are kept, since the file may be moved from one to the other at this moment.
     own = [_path(context, run, is_withheld=each) for each in (True, False)]
     for path in own[0].parent.glob(f"{run.id}.*npz*"):
         if path not in own or run.state != RunState.SUCCEEDED:

@@ -26,7 +26,7 @@ LAYERS = {
 }
 
 
-#: The fields before it say which rows were scored, and how many.
+#: The position of the first score. The fields before it say which rows were scored, and how many.
 _FIRST_SCORE = list(MetricBody.model_fields).index("records") + 1
 _SCORED = (
     "Computed from the released model and from rows that are public: they cost no privacy, and tell no more of private "
@@ -172,7 +172,7 @@ def _parameters(report: PrivacyReport) -> Section:
 
 
 def _plan(report: PrivacyReport) -> list[Table]:
-    """Return what the plan executes; its events are a table of their own."""
+    """Return the tables of what the plan executes; its events have a table of their own."""
     plan = report.plan.model_dump(mode="json")
     phases = plan.pop("phases")
     rows = [
@@ -359,4 +359,4 @@ def _said_by(report: PrivacyReport) -> tuple[str, ...]:
 def _open(names: Iterable[str]) -> tuple[str, ...]:
     """Return the points that no service can know, on one line."""
     found = ", ".join(names)
-    return (f"For the operator of the service to say: {found}.",) if found else ()
+    return (f"The operator of the service has not said: {found}.",) if found else ()

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from app.kit.timestamps import format_moment
 
 NONE = "none"
-#: Longer lists of numbers are told by their ends.
+#: Of longer lists of numbers, only the first and the last are shown.
 LISTED_NUMBERS = 12
 
 

@@ -10,15 +10,15 @@ from app.web import pages
 
 PAGE_STYLES = ("colours.css", "page.css")
 
-# Whatever means something in Markdown or HTML wherever it stands, and what begins an address.
+# The characters that mean something in Markdown or HTML anywhere in a line, and the beginnings of addresses.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$@]|(?<!\w)_|_(?!\w)|&(?=[#\w])|://|(?<=www)\.", re.IGNORECASE)
-# Beginnings that would make a line of Markdown something other than text.
+# The beginnings that would make a line of Markdown something other than text.
 _LINE_START = re.compile(r"^(\d*)([-+#=.)])")
 _SPACE = re.compile(r"\s+")
 
 
 def to_markdown(card: Card) -> str:
-    """GitHub-flavoured Markdown: headings and tables alone."""
+    """Return GitHub-flavoured Markdown that has only headings and tables."""
     parts = [f"# {_text(card.title)}", _line(card.statement)]
     for section in card.summary:
         parts += _section(section)
@@ -41,7 +41,7 @@ def _section(section: Section) -> list[str]:
 
 
 def _cell(cell: Cell) -> str:
-    # Readers of tables disagree about a bar in a code span that a backslash stands before, as in formulas.
+    # Renderers of tables disagree about an escaped bar in a code span, which formulas contain.
     return _code(cell.text) if cell.is_code and "|" not in cell.text else _text(cell.text)
 
 

@@ -16,7 +16,7 @@ from app.runs.card_parts import Section, fact_table
 from app.runs.guarantee import round_up
 from app.runs.report_schemas import PrivacyReport
 
-#: Up to the first share of right guesses somebody learns almost the same; above the second the limit is a weak one.
+#: Up to the first share of right guesses, an attacker learns almost nothing; beyond the second, the limit is weak.
 _ALMOST_THE_SAME, _WEAK = 0.6, 0.8
 
 

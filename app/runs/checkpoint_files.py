@@ -55,8 +55,8 @@ class CheckpointFiles:
                 other.unlink(missing_ok=True)
 
     def read_all(self, run_id: str, stream_id: str) -> Iterator[bytes]:
-        """Return the checkpoints of the stream that a run's claims kept, except damaged ones and those under other
-        keys."""
+        """Return the checkpoints that a run's claims kept of the stream, except those that are damaged or encrypted
+        with other keys."""
         for path in self._of_stream(run_id, stream_id):
             content = self._read(path, run_id)
             if content is not None:
@@ -93,7 +93,7 @@ class CheckpointFiles:
             self.remove(run_id)
 
     def _write(self, path: Path, content: bytes) -> None:
-        # Sealed also where nothing is encrypted: a file that a fault of the disk changed must not be gone on from.
+        # Files are sealed even without encryption: training must not resume from a file that a disk fault changed.
         seal = self._seal(path, content)
 
         def write(file: IO[bytes]) -> None:

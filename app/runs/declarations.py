@@ -77,7 +77,7 @@ class _Check:
     def check(self, run: Run, plan: Plan) -> _Charge | None:
         """Compare the run, its data sets and its charge, and return the charge, if there is one."""
         if run.sweep_id is not None:
-            # First: what a trial is compared with stands in the sweep's cells.
+            # The sweep is checked first, because a trial is compared with the cells of its sweep.
             self._check_sweep(run.sweep_id, run)
         self._check_run(run)
         for dataset_id in (run.dataset_id, run.test_dataset_id):
@@ -101,17 +101,17 @@ class _Check:
         """Compare the run with its entry. A trial of a sweep for the best has no entry and is compared with its
         cell."""
         if not run.is_withheld:
-            # As it was claimed: its row may be another one by now.
+            # The run is compared as it was claimed, since its row may have changed meanwhile.
             self._compare(Subject.RUN, run.id, {name: getattr(run, name) for name in _COLUMNS_OF_RUNS})
             return
         sweep = None if run.sweep_id is None else sweep_repository.find(self._session, run.sweep_id)
         cell = None
         if sweep is not None and run.sweep_cell is not None:
             cell = sweep_repository.cell(self._session, sweep.id, run.sweep_cell)
-        # The register says nothing of trials: one that it knows was hidden by hand.
+        # The register has no entries about trials: if it knows this run, somebody hid the run by hand.
         if cell is None or cell.draft is None or self._vouched.told(run.id) is not None:
             raise RefusedError(DECLARATION_ALTERED)
-        # A trial has no seed: whoever knew it would subtract the noise.
+        # A trial has no seed, since anybody who knew the seed could subtract the noise.
         if run.seed is not None or any(_drafted(run, name) != said for name, said in cell.draft.items()):
             raise RefusedError(DECLARATION_ALTERED)
 
@@ -148,7 +148,7 @@ class _Check:
             lifecycle.check_plan(plan, known.state)
         else:
             lifecycle.check_plan_of_sweep(self._session, sweep, run, plan, known.state)
-        # The first entries of all do not name the path: there were no trees.
+        # The oldest entries do not name the path, since there were no trees of budgets.
         path = str(details_of(history.made).get("path", history.budget_id))
         return _Charge(known.state, path.partition("/")[0])
 

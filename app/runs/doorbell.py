@@ -28,7 +28,7 @@ class Doorbell:
         make_private_folder(self._path.parent)
         with suppress(FileExistsError):
             os.mkfifo(self._path, 0o600)
-        # Open for writing too: with no writer left, a pipe would count as read to its end for ever.
+        # The pipe is opened for writing too, since a pipe without a writer always reads as ended.
         self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
         return self
 
@@ -41,7 +41,7 @@ class Doorbell:
     def wait(self, seconds: float) -> None:
         """Wait for the bell for at most so many seconds; a ring since the last wait counts."""
         if select.select([self._pipe], [], [], seconds)[0]:
-            with suppress(BlockingIOError):  # another thread has read it
+            with suppress(BlockingIOError):  # Another thread has read the ring.
                 os.read(self._pipe, 4096)
 
 

@@ -103,7 +103,8 @@ def get_run(context: CurrentContext, _: Reader, run_id: str) -> RunBody:
 def cancel_run(
     context: CurrentContext, principal: Analyst, key: IdempotencyKey, run_id: str, _request: EmptyRequest | None = None
 ) -> JSONResponse:
-    """A run that was never started gives its hold back. Another stops soon and is charged in full: noise was drawn.
+    """A run that was never started gives its hold back. Any other stops soon and is charged in full: it may have drawn
+    noise.
 
     The charge of a sweep is settled when all its runs have ended; those that were never started lower it where the
     budget's filter allows that.
@@ -160,7 +161,7 @@ def get_run_report(
 
 
 def _with_proof(context: CurrentContext, report: PrivacyReport) -> PrivacyReport:
-    """The report with a proof that the last entry about the charge is in the tree of all entries."""
+    """Return the report with a proof that the last entry about the charge is in the tree of all entries."""
     if report.ledger is None:
         return report
     try:
@@ -191,11 +192,11 @@ def get_run_model(
         ),
     ] = "json",
 ) -> Response:
-    """What the run released, with all that it takes to predict: `epsilond_client.load` does, offline."""
+    """What the run released, with all that predictions need; `epsilond_client.load` makes them offline."""
     with context.database.read() as session:
         run = service.released(session, context, run_id)
         if format == "npz":
-            # Bytes, not a file answer: its validators would tell the moment the file was written.
+            # The answer has the bytes, because the headers of a file answer would reveal when the file was written.
             disposition = {"Content-Disposition": f'attachment; filename="{run_id}.npz"'}
             content = service.model_file(session, context, run)
             return Response(content, media_type="application/octet-stream", headers=disposition)

@@ -20,7 +20,7 @@ _VARIANTS = {
     "zcdp": "Zero-concentrated DP",
     "gaussian_dp": "Gaussian DP",
 }
-#: The registry's names for those that it has no name of its own for.
+#: The registry's words for definitions that it has no name for.
 _CUSTOM = {"gaussian_dp": "Custom"}
 _SEEDED = "None: the run was seeded, and protects nobody."
 
@@ -95,7 +95,7 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
             Layer.DEPLOYMENT,
             "4.4",
             "Data security",
-            "Files are readable by the service's own user alone.",
+            "Only the service's own user can read the files.",
         ),
         (Layer.DEPLOYMENT, "4.4", "Security of the machine, its network and its backups", said.machine_security),
         (Layer.DEPLOYMENT, "4.5", "Data collection exposure", said.data_collection),
@@ -109,8 +109,8 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
 
 def _scores(facts: CardFacts) -> str:
     if facts.plan.evaluation is None:
-        return "scores are of public rows alone"
-    return "scores are of held-out rows, by way of one noisy vector that is charged with the run"
+        return "scores are computed only on public rows"
+    return "scores are computed on held-out rows, from one noisy vector that is charged with the run"
 
 
 def _released(facts: CardFacts) -> str:

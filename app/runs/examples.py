@@ -9,7 +9,7 @@ from app.algorithms.examples import examples_of
 from trainer.algorithms import EXECUTIONS
 
 _SHORTEST: Example = {
-    "summary": "Data, model and target alone: all else is chosen from public numbers",
+    "summary": "Only data, model and target: the rest is chosen from public numbers",
     "value": {
         "dataset_id": "ds_digits",
         "model": {"kind": "softmax_regression"},

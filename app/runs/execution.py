@@ -103,7 +103,7 @@ def train(
             with context.database.write() as session:
                 cancelled = repository.record_progress(session, job.run, done) != RunState.RUNNING
         except DATABASE_FAILURES as error:
-            # A counter is not worth a run that is paid for: the database may be back before the end.
+            # A counter is not worth losing a run that is paid for: the database may be back before the end.
             log.warning("progress_not_stored", run_id=job.run.id, error_type=type(error).__name__)
 
     return executor.train(job, checkpoint, on_progress, lambda: cancelled or has_stopped())
@@ -121,11 +121,11 @@ def summarize(job: Job, result: RunResult, score_key: int | None, device: Device
     """
     public = [data for data in (job.test, job.training) if data is not None and data.public]
     if TASKS[job.model.kind] is Task.MEAN:
-        public = []  # it predicts no label
+        public = []  # a mean predicts no label
     scores: dict[str, Any] = {}
     if job.plan.evaluation is not None:
         assert score_key is not None, "a run with an evaluation begins with its key"
-        # The score of a trial takes its noise from the key itself, and no two releases share any.
+        # The score of a trial uses the key itself for its noise, so the evaluation uses a key derived from it.
         key = score_key if job.run.score_noise_multiplier is None else evaluation_key(score_key)
         scores["held_out"] = held_out_body(job, result.parameters, key).model_dump(mode="json")
     if job.run.score_noise_multiplier is not None:

@@ -43,7 +43,7 @@ DECLARATION_ALTERED = {
     "it. Nothing was charged. Somebody has changed the database: `epsilond ledger verify` names the place.",
 }
 
-#: These say that nothing was charged, and are not used if something was.
+#: The texts that say that nothing was charged; they are not used if something was.
 UNCHARGED = (
     NOT_STARTED,
     HOLD_LOST,

@@ -28,7 +28,7 @@ from app.runs.checkpoint_files import sweep_checkpoints
 from app.settings import Settings
 from app.tables.states import RunState
 
-#: Takes how many files are done, and how many there are.
+#: This is called with the number of files that are done, and with the number of all of them.
 Reached = Callable[[int, int], None]
 
 _DATASETS, _CHECKPOINTS = "datasets", "checkpoints"
@@ -100,7 +100,7 @@ def _may_replace(context: Context, path: Path) -> Iterator[bool]:
         else:
             run = repository.find_for_update(session, path.name.partition(".")[0])
             is_free = None if run is None else run.state == RunState.QUEUED
-        # A file that this database does not know may be an upload in progress: it may be replaced once it is old.
+        # A file that this database does not know may be an upload in progress, so it is replaced only if it is old.
         yield changed_before(path, time.time() - DRAFT_IS_LEFT_OVER_AFTER_S) if is_free is None else is_free
 
 

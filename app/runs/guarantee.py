@@ -162,6 +162,6 @@ def round_up(number: float | None) -> str:
     if number is None:
         return "unbounded"
     exact = Decimal(number)
-    # The double nearest to a short decimal is meant as that decimal; only what is above it is rounded up.
+    # A double that is nearest to a short decimal stands for that decimal; only a larger number is rounded up.
     short = Decimal(f"{number:.6g}")
     return str(short if short >= Decimal(repr(number)) else Context(prec=6, rounding=ROUND_CEILING).plus(exact))

@@ -23,11 +23,12 @@ from app.tables.runs import Run
 
 log = structlog.get_logger()
 
-#: The interval at which a worker raises the heartbeat of its run.
+#: The seconds after which a worker raises the heartbeat of its run again.
 HEARTBEAT_INTERVAL_S = 5.0
-#: A worker whose heartbeat nobody saw change for so long has lost its run.
+#: A worker has lost its run if nobody saw its heartbeat change for this many seconds.
 LEASE_S = 60.0
-#: A lease lapses only after this many looks: a gap in which nobody looked counts as one such part of the lease.
+#: The time between two looks counts for at most a lease divided by this number, so that a lease lapses only after at
+#: least this many looks.
 LOOKS_PER_LEASE = 4
 
 
@@ -62,8 +63,8 @@ class Heartbeat:
                 with self._context.database.write() as session:
                     self.is_lost = not repository.raise_heartbeat(session, self._claimed)
             except Exception as error:
-                # Of the database, mostly: whoever sweeps does not see it either, and does not count that time. After
-                # any other failure the next beat may succeed; without one the run would be taken for lost.
+                # The database is the usual cause, and while it is away the sweep does not count the time either. After
+                # other failures the next beat may succeed; without this handler, the run would be taken for lost.
                 log.warning("heartbeat_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
 
 
@@ -80,7 +81,8 @@ class LeaseWatch:
     def lapsed(self, leases: Iterable[Lease]) -> list[Lease]:
         """Look at all leases, and return those that have not changed for the duration of a lease."""
         now = self._clock()
-        # Time that nobody watched, because the database was away or this process slept, is no worker's fault.
+        # The worker is not to blame for time in which nobody watched, because the database was away or this process
+        # slept.
         self._watched_s += min(now - self._looked_at, self._lease_s / LOOKS_PER_LEASE)
         self._looked_at = now
         self._first_seen = {lease: self._first_seen.get(lease, self._watched_s) for lease in leases}

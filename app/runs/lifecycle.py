@@ -116,7 +116,7 @@ def check_plan_of_sweep(
     if hashes[run.sweep_cell] != plan.plan_hash or not sweep.sweep_hash == charged.plan_hash == said:
         raise RefusedError(PLAN_REFUSED)
     if run.score_noise_multiplier != (sweep.score or {}).get("noise_multiplier"):
-        # A score is a release too, and no part of the plan.
+        # The release of a score is charged too, and is no part of the plan.
         raise RefusedError(PLAN_REFUSED)
 
 
@@ -188,7 +188,7 @@ def _start_charge_of_sweep(
     if sweep.started_at is None:
         sweep.started_at = context.clock()
         if sweep.release_at is not None:
-            # It was counted from the request; but time in which the sweep waited in the queue hides no trial.
+            # The time was counted from the request, but a sweep that waits in the queue hides no trials meanwhile.
             sweep.release_at = sweep.started_at + max(sweep.release_at - sweep.created_at, _time_of_trials(sweep, run))
 
 
@@ -205,7 +205,7 @@ def _start_charge(session: Session, context: Context, reservation_id: str, plan:
     reservation = reservations.get_reservation(session, reservation_id)
     check_plan(plan, reservation)
     if reservation.state == ReservationStatus.STARTED:
-        # An earlier claim started it, or this one did and its answer was lost.
+        # The charge was started by an earlier claim, or by this one if the answer was lost.
         if not is_same_stream:
             raise RefusedError(WORKER_LOST)
         touch(session.connection(), reservation.budget_id, None)
@@ -232,10 +232,10 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
         assert run is not None, "runs are never deleted"
         if not _is_held(run, claimed):
             if run.epoch == claimed.epoch and run.state == RunState.SUCCEEDED:
-                return True  # by this very call, which is repeated if its answer was lost
+                return True  # ended by this very call, repeated because its answer was lost
             log.warning("run_taken_away", run_id=run.id, epoch=claimed.epoch)
             return False
-        # The claim was compared with the register. What somebody has written since then was not.
+        # The claim was compared with the register; later changes of the row were not, so they are undone.
         run.is_withheld = claimed.is_withheld
         if ending.result is not None:
             run.result, run.steps_done = ending.result, run.steps_total
@@ -291,7 +291,7 @@ def _is_held(run: Run, claimed: Run) -> bool:
 def _give_up(
     session: Session, context: Context, run: Run, rest: Rest | None, *, was_told_to_stop: bool = False
 ) -> None:
-    """Leave a run without a worker to another one, unless it seems to be the run that kills them."""
+    """Leave a run that lost its worker to another worker, unless the run itself seems to kill its workers."""
     log.warning("worker_lost", run_id=run.id, worker_id=run.worker_id, epoch=run.epoch)
     if not was_told_to_stop:
         run.workers_lost += 1

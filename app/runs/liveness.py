@@ -27,14 +27,14 @@ def alive(data_dir: Path, worker_id: str) -> Iterator[None]:
     make_private_folder(path.parent)
     with unseen.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        # Nobody sees it before it is locked, and takes it for a dead worker's.
+        # The file is locked before it gets its name; otherwise another process could take it for a dead worker's.
         unseen.replace(path)
         yield
         path.unlink(missing_ok=True)
 
 
 def dead_workers(data_dir: Path) -> list[str]:
-    """Return the workers whose file is left in this folder; workers elsewhere are not known here."""
+    """Return the dead workers whose file is left in this folder; workers elsewhere are not known here."""
     return [path.stem for path in _path(data_dir, "").parent.glob("*.lock") if has_died(data_dir, path.stem)]
 
 

@@ -80,7 +80,7 @@ def acknowledge(context: Context, reason: str) -> Acknowledged:
 
     Args:
         context: The process's context. Servers and workers may run, because they serve nothing.
-        reason: Why, for every later reader.
+        reason: The reason, for every later reader.
 
     Raises:
         NothingToAcknowledge: the database is not behind, or the fence belongs to another ledger.
@@ -102,7 +102,7 @@ def acknowledge(context: Context, reason: str) -> Acknowledged:
         started = _carry_out(session, context, _starts(session, loss))
         charged = _carry_out(session, context, _settlements(session))
         _carry_out(session, context, _entries(session, loss, number, reason))
-        # The fence is written anew below; until then it refuses this database.
+        # The fence is rewritten below, and refuses this database until then.
         leave_out(connection)
     with context.database.read() as session:
         connection = session.connection()
@@ -135,7 +135,7 @@ def _end_runs(session: Session, context: Context) -> int:
     for sweep in sweeps:
         sweep.outcome, sweep.finished_at = SweepState.FAILED, now
         if sweep.select == Select.BEST:
-            # Trials are never shown: neither what they gave nor why they ended.
+            # Trials are never shown: neither their results nor why they ended.
             for trial in session.scalars(select(Run).where(Run.sweep_id == sweep.id)):
                 artifacts.remove_models(context, trial)
                 trial.result = trial.problem = None

@@ -22,7 +22,8 @@ from app.reservations.service import get_reservation
 from app.tables.runs import MarkedSteps, Run
 from calibrators.plan import plan_from_canonical
 
-#: A mark is so many intervals of the schedule ahead: one until the next is written, and one in which that may be late.
+#: A mark is this many intervals of the schedule ahead: one until the next mark is written, and one by which that may be
+#: late.
 INTERVALS_AHEAD = 2
 
 

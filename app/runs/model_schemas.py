@@ -19,8 +19,8 @@ class ModelBody(Schema):
 
     Each value v of a number column enters x as `2 (v - lower) / (upper - lower) - 1`, clipped to [-1, 1]; a category as
     one 0 or 1 per declared category. A linear model's logits are `x @ weights + bias`; a multilayer perceptron applies
-    its activation between the layers `weights_1, bias_1`, `weights_2, bias_2`, and so on. One logit: the second class
-    where it is positive. Several: the class of the largest. Regression: the logit is the label, scaled as a feature is.
+    its activation between the layers `weights_1, bias_1`, `weights_2, bias_2`, and so on. A single positive logit means
+    the second class; of several, the largest decides. In a regression, the logit is the label, scaled as a feature is.
     """
 
     format_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or is removed.")
@@ -39,7 +39,7 @@ class ModelBody(Schema):
         "hash, and absent from files of earlier versions.",
     )
     card_hash: str | None = Field(
-        None, description="SHA-256 of `card` as JSON with sorted keys, without spaces, and with ASCII alone."
+        None, description="SHA-256 of `card` as JSON with sorted keys, without spaces, and only in ASCII."
     )
     parameters: dict[str, Any]
 

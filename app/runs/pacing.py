@@ -19,11 +19,11 @@ from app.runs.work import Work, work_of
 from app.settings import Settings
 from app.tables.runs import Run
 
-#: Measured times are multiplied by this.
+#: The safety factor by which measured times are multiplied.
 MARGIN = 1.25
-#: Reading alone takes longer for more rows, so that it should hardly ever be late.
+#: The larger factor for reading, which is the only part whose time grows with the rows, and should hardly ever be late.
 READING_MARGIN = 2.0
-#: For transactions and files, however small they are.
+#: The seconds that transactions and files take, however small they are.
 LOADING_ALLOWANCE_S, ENDING_ALLOWANCE_S = 0.25, 0.2
 
 
@@ -47,7 +47,7 @@ def schedule_for(context: Context, run: Run, executor: Executor) -> Schedule | N
         cells = sweeps.drafts(session, run.sweep_id) if run.is_withheld and run.sweep_id is not None else []
         same = [Run(**{**draft, "plan": draft["plan"].encode()}) for draft in cells] or [run]
         works = [work_of(session, each) for each in same]
-    # Cells that differ in step sizes or noise alone take the same time.
+    # Cells that differ only in step sizes or noise take the same time.
     distinct = {(work.shape, work.plan.iterations): work for work in works}
     return longest(schedule_of(work, executor.pace(work), context.settings) for work in distinct.values())
 

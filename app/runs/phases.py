@@ -12,7 +12,7 @@ import time
 from app.kit import spans
 from app.tables.runs import Run
 
-#: In OpenTelemetry's clock.
+#: Units of OpenTelemetry's clock per second.
 NANOSECONDS = 10**9
 
 

@@ -27,7 +27,7 @@ from app.tables.runs import Run
 from trainer.models import TASKS, Model, Parameters, Task
 from trainer.scores import row_blocks
 
-#: Rows times classes: what is answered stays below a few megabytes.
+#: The most rows times classes of an answer, which then stays below a few megabytes.
 MOST_PROBABILITIES = 100_000
 
 
@@ -68,7 +68,7 @@ class Predictor:
             Problem: 422 ``unsupported_model``: a mean.
         """
         document, parameters = artifacts.read_model_file(content)
-        # Predictions need no card, and the arrays are checked below.
+        # Predictions do not need the card, and the arrays are checked below.
         body = ModelBody.model_validate({**document, "parameters": {}, "card": None, "card_hash": None})
         columns = [COLUMN.validate_python(column) for column in [*body.features, body.label]]
         data = DataDescription.of_columns(columns[:-1], columns[-1])

@@ -45,7 +45,7 @@ from calibrators.registry import ALGORITHMS, find_algorithm
 from calibrators.spec import Calibration, Unknown
 from trainer.models import Model
 
-#: How long a queued run holds its part of the budget. If no worker takes it in this time, the run fails.
+#: The seconds for which a queued run holds its part of the budget. A run that no worker takes in this time fails.
 QUEUE_HOLD_S = 7 * 24 * 3600
 
 
@@ -54,7 +54,7 @@ class Preparation:
     """A run that is calibrated and checked, but neither charged nor queued.
 
     Attributes:
-        version: The version of its private data; None where the data are public.
+        version: The version of its private data; None if the data are public.
     """
 
     calibration: Calibration
@@ -230,7 +230,7 @@ def _no_step_size(calibration: Calibration, model: Model, request: RunRequest) -
 
 
 def columns_of(request: RunRequest, ready: Preparation) -> dict[str, Any]:
-    """Return the columns that say what was asked for and planned. All runs of one cell of a sweep have the same."""
+    """Return the columns of the request and of the plan. They are the same for all runs of one cell of a sweep."""
     plan = ready.calibration.plan
     return {
         "algorithm": plan.algorithm,

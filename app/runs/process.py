@@ -35,7 +35,7 @@ def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
     configure_logging(settings.log_level, settings.log_format)
     told_to_stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: told_to_stop.set())
-    # Control-C in a terminal reaches the whole process group; the parent decides, and sends SIGTERM.
+    # Ctrl+C in a terminal reaches the whole process group, but the parent decides, and sends SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     context = fenced_context(settings, Database(settings.sqlalchemy_url))
     try:
@@ -73,7 +73,7 @@ def executor_for(settings: Settings) -> AbstractContextManager[Executor]:
         return nullcontext(LocalExecutor(device))
     if settings.dask_scheduler is None:
         return nullcontext(LOCAL)
-    # Only here: Dask is installed where somebody wants it, and takes a while to load.
+    # Imported here, because Dask is optional and slow to load.
     from app.runs.executors.dask import DaskExecutor  # noqa: PLC0415
 
     return DaskExecutor(settings.dask_scheduler, may_be_in_the_clear=settings.dask_without_tls)

@@ -29,14 +29,14 @@ from app.tables.states import RunState
 log = structlog.get_logger()
 
 INTERVAL_S = 1.0
-#: A comment is sent after so long without a message, so that no proxy takes the connection for dead.
+#: A comment is sent after this many seconds without a message, so that no proxy closes the connection as idle.
 KEEP_ALIVE_S = 15.0
 KEEP_ALIVE = b": keep-alive\n\n"
-#: A stream ends after so long, also where the run does not: whoever comes back shows a key that is still good.
+#: A stream ends after this many seconds even if the run has not. A client that reconnects must show a valid key again.
 MAX_STREAM_S = 900.0
 #: The milliseconds that a client waits before it reconnects.
 RETRY_MS = 3000
-#: Streams at once, of one key and of all.
+#: The most simultaneous streams of one key, and of all keys together.
 LISTENERS_PER_KEY = 20
 LISTENERS = 400
 
@@ -138,7 +138,7 @@ class ProgressFeed:
             listener.end()
         self._listeners[listener] = principal_id
         if self._task is None:
-            # In an empty context: what it logs belongs to no single request.
+            # The task starts in an empty context, since its log lines belong to no single request.
             self._task = asyncio.create_task(self._look(), context=contextvars.Context())
         try:
             yield listener
@@ -167,7 +167,7 @@ class ProgressFeed:
                 )
                 if has_ended(message):
                     return
-                # At most one message in an interval, whenever the next look happens to be.
+                # A listener gets at most one message per interval, whenever the next look happens.
                 await listener.rest(self._interval_s)
                 continue
             if clock() >= until:
@@ -198,7 +198,7 @@ class ProgressFeed:
                 log.warning("progress_not_read", error_type=type(error).__name__)
                 continue
             except Exception as error:
-                # A fault of ours, which the next look may not meet: without this task nobody would hear anything more.
+                # The next look may succeed, and without this task no listener would hear anything more.
                 log.error("progress_failed", error_type=type(error).__name__, raised_at=stack_lines(error))
                 continue
             for listener in self._listeners:

@@ -80,7 +80,7 @@ async def _feed(request: Request) -> ProgressFeed:
 async def _listening(
     context: CurrentContext, principal: Reader, feed: Annotated[ProgressFeed, Depends(_feed)], run_id: str
 ) -> AsyncIterator[Listener]:
-    # Before the first byte, so that 404 and 429 are answers; left when the answer is sent, or nobody reads it any more.
+    # This runs before the first byte, so that 404 and 429 can be sent; the place is given up at the end of the stream.
     message = await run_in_threadpool(_now, context, run_id)
     with feed.listen(message, principal.id) as listener:
         yield listener
@@ -112,6 +112,6 @@ async def follow_run(
     """
     if has_ended(listener.message) and last_event_id == event_id(listener.message):
         return Response(status_code=204)
-    # nginx would keep the events until it has a buffer full of them.
+    # Without this header, nginx would hold events back until its buffer is full.
     headers = {"X-Accel-Buffering": "no"}
     return StreamingResponse(feed.stream(listener, last_event_id), media_type="text/event-stream", headers=headers)

@@ -55,7 +55,7 @@ from calibrators.plan import Plan
 from calibrators.registry import ALGORITHMS
 from trainer.devices import HOST
 
-#: Audits of the run that a report names.
+#: The most audits of the run that a report names.
 MOST_AUDITS = 20
 CAVEATS = (
     "The guarantee covers every bit of a model whose noise was drawn on a public grid. Models of earlier releases had "
@@ -151,7 +151,7 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
         dataset_id=run.dataset_id,
         version=run.dataset_version,
         name=None if stored is None or stored.deleted_at is not None else stored.name,
-        public=stored is None or stored.is_public,  # rows in a request are
+        public=stored is None or stored.is_public,  # rows in a request are public
         declared_size=description.declared_size,
         held_out_size=description.held_out_size,
         capacity=description.capacity,
@@ -160,7 +160,7 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
 
 def _deployment(session: Session, budget_id: str) -> DeploymentBody | None:
     said = deployments.nearest(session, budget_id)
-    # Cards are handed out, and keys are often named after people: only readers of the budget see who they are.
+    # The card names no people, since cards are passed on; readers of the budget can see who they are.
     return None if said is None else DeploymentBody.of(said, budget_id, None)
 
 
@@ -204,7 +204,7 @@ def _ledger_summary(session: Session, reservation: Reservation) -> LedgerSummary
 def _certificate_summary(session: Session, reservation: Reservation) -> CertificateSummary | None:
     data = None if reservation.certificate is None else certificate(session, reservation.certificate)
     if data is None or sha256_hex(data) != reservation.certificate:
-        return None  # `epsilond ledger verify --proofs` finds what is missing or was changed
+        return None  # `epsilond ledger verify --proofs` reports certificates that are missing or changed
     stated = json.loads(data)["statement"]
     return CertificateSummary(
         epsilon=float(stated["epsilon"]),

@@ -29,7 +29,7 @@ class AuditSummary(Schema):
     method: str
     trials: int
     delta: float
-    epsilon_lower: float = Field(description="No epsilon below it is true of what ran, at `confidence`.")
+    epsilon_lower: float = Field(description="What ran has no epsilon below it, at `confidence`.")
     claimed: float | None = Field(
         description="The claim: the attacked events have at most this epsilon at `delta`; null if none is finite."
     )
@@ -60,7 +60,7 @@ class DataSummary(Schema):
 
 
 class BudgetSummary(Schema):
-    """The budget that paid: what it counts, and its limit today."""
+    """The budget that paid: what it counts, and its present limit."""
 
     id: Identifier
     name: str
@@ -136,7 +136,7 @@ class SweepSummary(Schema):
     """The sweep that the run belongs to: what was charged, and what is guaranteed, is the sweep's."""
 
     id: Identifier
-    select: str = Field(description="all: every run is released. best: this one alone.")
+    select: str = Field(description="all: every run is released. best: only this one.")
     fields: list[str] = Field(description="The swept fields.")
     cells: int
     sweep_hash: str
@@ -195,7 +195,7 @@ class ModelCard(Schema):
 
 
 class CardFacts(ModelCard):
-    """The service knows this of a run and its privacy."""
+    """The facts that the service knows about a run and its privacy."""
 
     state: RunState
     sweep: SweepSummary | None = Field(description="null for a run of its own.")
@@ -214,7 +214,7 @@ class CardFacts(ModelCard):
 
 
 class PrivacyReport(CardFacts):
-    """A reader of the model needs to know this about its privacy."""
+    """The facts about a model's privacy that its readers need."""
 
     evaluation: list[EvaluationPoint] = Field(description="Point by point, as NIST SP 800-226 asks.")
     registry: list[RegistryField] = Field(description="An entry for the registry of deployments, as far as known.")

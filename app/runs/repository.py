@@ -24,7 +24,7 @@ class Lease:
     heartbeat: int
 
 
-# Of a sweep for the best, only the best run is released, whatever the flags of its trials say.
+# A sweep for the best releases the best run only, whatever the flags of its trials say.
 _IS_RELEASED = Run.sweep_id.is_(None) | (
     select(RunSweep.id)
     .where(RunSweep.id == Run.sweep_id, (RunSweep.select == Select.ALL) | (RunSweep.best_run_id == Run.id))
@@ -39,7 +39,7 @@ def find(session: Session, run_id: str) -> Run | None:
 
 
 def find_for_update(session: Session, run_id: str) -> Run | None:
-    """Any run, locked until the transaction ends (SQLite's write transaction holds the lock already)."""
+    """Return any run, locked until the transaction ends (SQLite's write transaction holds the lock already)."""
     return session.get(Run, run_id, with_for_update=True, populate_existing=True)
 
 
@@ -63,7 +63,7 @@ def count_queued(session: Session, principal_id: str) -> int:
 def next_queued(session: Session) -> Run | None:
     """Return and lock the oldest queued run of the queue whose turn it is, skipping runs that another worker has
     locked."""
-    # Trials have a queue of their own: who fills that of their budget does not make each of them as long as he likes.
+    # The trials of each sweep have a queue of their own, so that other runs of the budget do not delay every trial.
     queue = func.coalesce(case((Run.is_withheld, Run.sweep_id)), Run.budget_id, Run.principal_id)
     is_queued = Run.state == RunState.QUEUED
     waiting = select(queue).where(is_queued).group_by(queue).order_by(func.min(Run.created_at), func.min(Run.id))

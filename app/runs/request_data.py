@@ -71,7 +71,7 @@ def check_privacy(session: Session, request: RunRequest, *, public: bool) -> Non
     if not public and request.seed is not None:
         raise unprocessable(
             "seed_on_private_data",
-            "a seed is for public data alone: anybody who knows it can subtract the noise",
+            "a seed is only for public data: anybody who knows it can subtract the noise",
             "seed",
         )
     if not public and request.budget_id is None:

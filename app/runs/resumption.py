@@ -121,7 +121,7 @@ class Keeper:
 
     def _is_due(self, steps_done: int) -> bool:
         self._is_stopping = self._should_stop()
-        # A private run may wait long for its release, and its worker may be lost meanwhile.
+        # A private run may wait long for its release, and its worker may be lost during that time.
         is_last = self._keeps_last and steps_done == self._run.steps_total
         return self._is_stopping or is_last or self._clock() - self._kept_at >= self._interval_s
 
@@ -130,7 +130,7 @@ class Keeper:
         try:
             self._files.write(run.id, self._beginning.stream_id, run.epoch, content)
         except OSError as error:
-            # The run is paid for, and an earlier checkpoint is there.
+            # The run is paid for, and can go on from an earlier checkpoint.
             log.warning("checkpoint_not_kept", run_id=run.id, error_type=type(error).__name__)
         self._kept_at = self._clock()
         self.has_stopped = self._is_stopping

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: Where a run is late, so many intervals fit into its whole time; no interval is shorter than that of the setting.
+#: Once a run is late, each interval lasts at least the whole time of the run divided by this, and at least as long as
+#: the setting says.
 LATE_PARTS = 20
 
 
@@ -82,7 +83,7 @@ class Schedule:
 
 def next_multiple(seconds: float, interval_s: float) -> float:
     """Return the first multiple of the interval, at least one, that is not before ``seconds``."""
-    # The subtraction keeps a multiple that rounding has moved slightly up from becoming the next one.
+    # The subtraction keeps a multiple that rounding has raised slightly from becoming the next one.
     return max(1, math.ceil(seconds / interval_s - 1e-9)) * interval_s
 
 

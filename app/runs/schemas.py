@@ -36,7 +36,7 @@ class EvaluationRequest(Schema):
 class RunRequest(AlgorithmChoice):
     """A calibration whose sizes come from the data set, the model to train, and the budget that pays."""
 
-    dataset_id: Identifier | None = Field(None, description="A data set; or give `dataset` inline (public data alone).")
+    dataset_id: Identifier | None = Field(None, description="A data set; or give `dataset` inline (only public data).")
     dataset_version: OptionalInteger = Field(
         None,
         ge=1,
@@ -54,7 +54,7 @@ class RunRequest(AlgorithmChoice):
     test_dataset_id: Identifier | None = Field(
         None, description="A public data set of the same columns, on which the released model is scored."
     )
-    # Both are left out unless they are asked for: requests from before there were these fields must stay the same.
+    # Both are left out unless they are given, so that requests from before these fields existed stay the same.
     evaluation: EvaluationRequest | None = Field(
         None,
         exclude_if=lambda given: given is None,
@@ -64,8 +64,8 @@ class RunRequest(AlgorithmChoice):
     certificate: bool = Field(
         False,
         exclude_if=lambda given: not given,
-        description="Keep a certificate of what the plan costs alone with the charge, which `epsilond-verify` proves "
-        "again. If there is none, a warning says so. Takes up to a few seconds.",
+        description="Store a certificate of what the plan costs, which `epsilond-verify` can check, with the charge. "
+        "If there is none, a warning says so. Takes up to a few seconds.",
     )
     seed: OptionalInteger = Field(
         None,
@@ -82,8 +82,8 @@ class ProgressBody(Schema):
 
 
 class MetricBody(Schema):
-    """Scores of the released model on public rows: post-processing, they cost no privacy. null where a score is not of
-    this task, or cannot be had."""
+    """Scores of the released model on public rows: post-processing, they cost no privacy. null where a score does not
+    fit this task, or cannot be had."""
 
     dataset_id: str | None = Field(description="null for rows that came in the request.")
     rows: Literal["test", "training"] | None = Field(
@@ -110,7 +110,7 @@ class MetricBody(Schema):
 
 
 class EstimateBody(Schema):
-    """A metric as noisy sums say it. Its interval is right with probability 0.95, by itself: it is about the noise."""
+    """A metric from noisy sums. Its interval covers the noise alone, and is right with probability 0.95 by itself."""
 
     estimate: float | None = Field(description="The likely value; null if the noise hides it.")
     lower: float | None = Field(description="null where there is no lower bound.")
@@ -119,7 +119,7 @@ class EstimateBody(Schema):
 
 class HeldOutBody(Schema):
     """Metrics on held-out rows, all computed from one noisy vector that was charged before it was drawn. null where one
-    is not of this task, or cannot be had."""
+    does not fit this task, or cannot be had."""
 
     confidence: float = Field(description="Probability that an interval, taken alone, holds the metric on these rows.")
     noise_stddev: float = Field(description="Standard deviation of the noise on each count of rows.")
@@ -131,8 +131,7 @@ class HeldOutBody(Schema):
     )
     log_loss_cap: float | None
     auc: EstimateBody | None = Field(
-        description="Area under the ROC curve; of more than two classes the mean over each against the rest. Up to 20 "
-        "classes."
+        description="Area under the ROC curve; with 3 to 20 classes, the mean over each class against the rest."
     )
     calibration_error: EstimateBody | None = Field(description="Expected calibration error of 15 bins.")
     confusion_matrix: list[list[float]] | None = Field(
@@ -158,7 +157,7 @@ class ResultBody(Schema):
     )
     noisy_score: float | None = Field(
         None,
-        description="Share of training rows that the best run of a sweep predicts rightly, with the noise that was "
+        description="Share of training rows that the best run of a sweep predicts correctly, with the noise that was "
         "charged; null unless the sweep is scored so.",
     )
     device: str = Field(
@@ -177,7 +176,7 @@ class RunProblem(Schema):
 
 
 class ProgressMessage(Schema):
-    """A stream says this of a run: a part of what `GET /v1/runs/{id}` answers."""
+    """A stream's message about a run: a part of what `GET /v1/runs/{id}` answers."""
 
     id: Identifier
     state: RunState

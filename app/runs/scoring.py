@@ -12,7 +12,8 @@ from trainer.exact.gaussian import RoundedGaussian
 from trainer.models import Model
 from trainer.streams import random_streams
 
-#: Each row adds a whole number of these. Their sums are exact, so that no row changes the rounding of others.
+#: The unit of scores: each row adds a whole number of these. The sums are exact, so no row changes the rounding of
+#: others.
 _GRAIN = 2.0**-20
 
 
@@ -29,7 +30,7 @@ def noisy_score(
 
     Args:
         job: The trial.
-        parameters: Of its model.
+        parameters: The parameters of its model.
         noise_multiplier: The standard deviation of the noise on the sum; a row adds at most 1.
         key: The key of the noise (`app.runs.score_keys`), which a trial that continues after its worker was lost still
             has, so it releases the same score again.
@@ -71,7 +72,7 @@ def sum_of_contributions(
     counts = np.zeros(slots)
     counts[:rows] = 1.0
     parts = [contribution(model, parameters, row, label) for row, label in zip(padded, expected, strict=True)]
-    # A sum of whole numbers of grains is exact, in whatever order.
+    # A sum of whole multiples of the unit is exact in any order.
     return float(counts @ np.array(parts))
 
 

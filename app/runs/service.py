@@ -138,7 +138,8 @@ def list_page(
 
 
 def price_of(context: Context, run_id: str) -> PlanPriceBody | None:
-    """Return what the plan of a run costs alone; None where it has no charge of its own, or it may take long."""
+    """Return what the plan of a run costs alone; None if the run has no charge of its own, or computing it may take
+    long."""
     with context.database.read() as session:
         run = get(session, run_id)
         if run.reservation_id is None or run.budget_id is None:
@@ -149,7 +150,7 @@ def price_of(context: Context, run_id: str) -> PlanPriceBody | None:
 
 
 def cancel(session: Session, context: Context, run_id: str, principal: Principal) -> Run:
-    """Cancel a queued run, or ask the worker of a running one to stop. A run that was started ever is charged in full.
+    """Cancel a queued run, or ask the worker of a running one to stop. A run that was ever started is charged in full.
 
     Raises:
         Problem: 403 ``not_your_run``; 409 when the run has ended.

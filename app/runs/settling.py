@@ -88,7 +88,7 @@ def _settle_charge(
     ends: Mapping[str, Head] | None,
 ) -> None:
     try:
-        # A run that succeeded has started, whatever its row says.
+        # A run that succeeded must have started, whatever its row says.
         if run.state == RunState.SUCCEEDED or is_started(session, run):
             if run.problem == DECLARATION_ALTERED:
                 run.problem = with_charge(run.problem, "Its charge stands")
@@ -96,7 +96,7 @@ def _settle_charge(
                 run.problem = WORKER_LOST
             _commit(session, context, run, reservation_id, rest, ends)
         else:
-            with suppress(Problem):  # a hold that ran out is released already
+            with suppress(Problem):  # an expired hold is released already
                 charges.resolve(session, context, reservation_id, Void(by_run=True), ends)
     except ChargeAltered as error:
         # The held amounts stay held, and count as spent.
@@ -115,7 +115,7 @@ def _commit(
 ) -> None:
     """Commit a charge less what is given up, or in full if a step was marked meanwhile or giving up is denied."""
     if rest is not None and rest.marked == marks.of(session, run.id):
-        with suppress(ChargeAltered):  # there may be no room for what giving up costs
+        with suppress(ChargeAltered):  # the budget may have no room for the failure that giving up spends
             command = Commit(rest.kept, by_run=True, given_up=rest.given_up)
             charges.resolve(session, context, reservation_id, command, ends)
             return

@@ -1,4 +1,4 @@
-"""What is stored of a run: its plan, its charge and its state, as other resources and the answer need them."""
+"""The stored parts of a run: its plan, its charge and its state, as other resources and the answer need them."""
 
 from __future__ import annotations
 

@@ -26,13 +26,14 @@ from app.webhooks.overdue import tell_of_overdue
 log = structlog.get_logger()
 
 WATCH_INTERVAL_S = 0.5
-#: The interval at which runs in progress are looked at, wherever their workers are; a sixth of a shorter lease.
+#: The seconds between two looks at all runs in progress, on whichever machine; a sixth of a shorter lease.
 SWEEP_INTERVAL_S = 10.0
-#: Between two replacements: a worker that ends at once must not be started again and again.
+#: The seconds between two replacements, so that a worker that ends at once is not started again and again.
 REPLACEMENT_INTERVAL_S = 2.0
-#: Batches of entries that one sweep puts into the tree: few enough that the workers are still watched.
+#: The most batches of entries that one sweep integrates into the tree, so that the workers are still watched.
 INTEGRATED_BATCHES = 8
-#: The seconds workers have to stop before they are killed; with the open requests' grace, within the server's limit.
+#: The seconds that workers have to stop before they are killed. Together with the grace of open requests, they stay
+#: within the server's limit.
 GRACE_S = 5.0
 
 
@@ -100,14 +101,14 @@ class Supervisor:
                     self._sweep()
                 self._fill()
             except Exception as error:
-                # Whatever it was (no memory for a process, no file to open): the next look may find it mended.
+                # Whatever the error was (no memory for a process, no free file), the next look may succeed.
                 log.error("supervision_failed", error_type=type(error).__name__, raised_at=stack_lines(error))
 
     def _sweep(self) -> None:
         if not fence_of(self._context).look():
-            return  # nothing is released, taken over or gone on with, by a database that may have forgotten it
+            return  # a database that may have lost entries must not release, take over or continue anything
         for worker_id in self._sweeper.sweep() & self._processes.keys():
-            # A stalled worker takes the place of one that works.
+            # A worker that has stalled takes the place of one that could work.
             self._processes[worker_id].kill()
         self._release_due_holds()
         self._tell_of_overdue()

@@ -26,10 +26,10 @@ from accounting.tuning.selection import Selection
 from accounting.tuning.trials import RandomTrials
 from app.tables.runs import RunSweep
 
-#: With this probability a sweep for the best makes at most as many trials as its answers say.
+#: The probability with which a sweep for the best makes no more trials than its answers say.
 QUANTILE = 0.999
-#: Of these, steps of several runs are so many steps of one. A schedule is one run's own: two passes over disjoint
-#: batches are not one pass over twice as many.
+#: The schemes for which the steps of several runs cost as much as that many steps of one. A schedule belongs to a
+#: single run: two passes over disjoint batches are not one pass over twice as many.
 _STEP_BY_STEP = (FullBatch, Poisson, WithoutReplacement, WithReplacement, TruncatedPoisson)
 
 
@@ -111,7 +111,7 @@ def selection_cost(
 
 
 def composition_cost(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> Answer:
-    """Return the epsilon of all runs together; this is called in another process."""
+    """Return the epsilon of all runs together. The function is called in another process."""
     return epsilon_for_delta(events, relation, delta)
 
 

@@ -86,10 +86,10 @@ def _advance(context: Context, sweep_id: str) -> None:
             return
         part = _part_that_started(session, sweep)
         chains = [REGISTER, *([] if sweep.budget_id is None else [sweep.budget_id])]
-    # Runs that have ended stay so: the part is the same under the lock.
+    # Ended runs never change, so the part will be the same once the sweep is locked.
     quote = None
     if part is not None and sweep.reservation_id is not None:
-        with suppress(Problem):  # a part without a price is charged as the whole
+        with suppress(Problem):  # a part that cannot be priced is charged as the whole
             quote = quotes.quote_part(context, sweep.reservation_id, part)
     ends = vouched_ends(context, chains)
     with context.database.write() as session:
@@ -111,7 +111,7 @@ def conclude(
     Args:
         session: A write session that has locked the sweep's row.
         context: The process's context.
-        sweep: Which one.
+        sweep: The sweep.
         ends: `app.ledger.vouched.vouched_ends` of the register and the budget, from before the session. Without them no
             trial is made and nothing is released, which is right for a cancelled sweep.
         part: The part of its events that is charged, if not all are.
@@ -125,7 +125,7 @@ def conclude(
     registering.lock(session)
     registering.begin(session, context.clock())
     has_started = repository.has_started_runs(session, sweep.id)
-    # Nothing is made or released of what somebody has altered.
+    # Nothing is made or released from rows that somebody has altered.
     is_whole = sweep.select != Select.BEST or (
         ends is not None and is_as_entered(session, Vouched(session, context.database, ends), sweep)
     )
@@ -134,7 +134,7 @@ def conclude(
             return
         if _waits_for_its_time(session, context, sweep):
             return
-    # First: where it is refused, nothing is released.
+    # This comes first: if it is refused, nothing is released.
     _settle(session, context, sweep, ends, part, quote, has_started=has_started)
     runs = repository.runs(session, sweep.id)
     if sweep.select == Select.BEST:
@@ -193,8 +193,8 @@ def _settle(
 
 
 def _part_that_started(session: Session, sweep: RunSweep) -> tuple[Event, ...] | None:
-    """Return the part of the charge that has happened if some runs of a sweep for all never started; None for all of
-    it."""
+    """Return the events of the runs that started, if the sweep releases all runs and some never started; otherwise
+    None."""
     if sweep.select != Select.ALL or sweep.reservation_id is None:
         return None
     runs = repository.runs(session, sweep.id)
@@ -203,7 +203,7 @@ def _part_that_started(session: Session, sweep: RunSweep) -> tuple[Event, ...] |
         return None
     try:
         events = [plan_from_canonical(run.plan, run.plan_hash).events for run in runs]
-    except AccountingError:  # a plan was altered in the database
+    except AccountingError:  # the plan was altered in the database
         return None
     if composed(events) != reservations.get_reservation(session, sweep.reservation_id).events:
         return None
@@ -254,7 +254,7 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run], trials: Tr
 
     Args:
         context: The process's context.
-        sweep: Which one.
+        sweep: The sweep.
         runs: All runs of the sweep.
         trials: Its trials; None if the sweep differs from what was entered, so that nothing of it is released.
     """
@@ -271,7 +271,7 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run], trials: Tr
         artifacts.publish_model(context, best)
         sweep.best_run_id = best.id
         return SweepState.SUCCEEDED
-    # Where none was drawn, that is the result.
+    # The result of a sweep that drew no trial is that it is empty.
     is_empty = trials is not None and trials.drawn == 0 and sweep.started_at is not None
     return SweepState.SUCCEEDED if is_empty else SweepState.FAILED
 

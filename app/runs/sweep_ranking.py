@@ -27,7 +27,7 @@ def _score(result: Mapping[str, Any] | None) -> float | None:
     metrics = result["metrics"]
     if not metrics:
         return None
-    # The test data come first.
+    # The metrics of the test data come first.
     accuracy, error = metrics[0]["accuracy"], metrics[0]["mean_absolute_error"]
     score = float(accuracy) if accuracy is not None else -float(error)
     return None if math.isnan(score) else score

@@ -32,9 +32,10 @@ from app.runs.sweep_charges import law_of, quantile_of
 from app.tables.runs import RunSweep
 from app.tables.states import Select
 
-#: The label of the keyed hashes.
+#: The label of the keyed hashes (`app.secrets.material`).
 LABEL = "sweep_trials"
-#: A number below another is a longer one, by so many bits, less multiples: that far it is from equally likely.
+#: A number below n is reduced from one with this many more bits than n, so that its distribution is that close to
+#: uniform.
 _MORE_BITS = 256
 
 

@@ -28,9 +28,9 @@ from trainer.exact.gaussian import load_noise
 
 log = structlog.get_logger()
 
-#: The interval at which a waiting worker checks whether it must stop.
+#: The seconds after which a waiting worker checks again whether it must stop.
 LOOK_INTERVAL_S = 0.05
-#: A time to release at that is farther away, some 30 years, is shown as if it were not.
+#: A time of release that is farther away, some 30 years, is shown as this far.
 FARTHEST_S = 10**9
 
 
@@ -75,7 +75,7 @@ class Timetable:
         return self._given_up_at is not None
 
     def on_progress(self, done: int, total: int) -> None:
-        """Take the number of steps done; it is shown when the schedule has reached it.
+        """Store the number of finished steps; it is shown when the schedule has reached it.
 
         If steps are marked, wait until the next one is.
         """
@@ -114,7 +114,7 @@ class Timetable:
         """
         ready_s = self._elapsed()
         while not must_stop():
-            # A cancellation may still come, and the end of a cancelled run is another one.
+            # The end is computed anew each time, since a cancellation changes it.
             left = self._end(ready_s) - self._elapsed()
             if left <= 0.0:
                 return True
@@ -157,7 +157,7 @@ class Timetable:
                     if state == RunState.RUNNING and marked is not None:
                         marks.raise_to(session, self._claimed, marked)
             except Exception as error:
-                # A counter is not worth a run that is paid for: the database may be back before the end.
+                # A counter is not worth losing a run that is paid for: the database may be back before the end.
                 log.warning("progress_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
                 continue
             if state != RunState.RUNNING:
@@ -178,7 +178,7 @@ def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetab
     schedule = schedule_for(context, claimed, executor)
     if schedule is None:
         return None
-    # The schedule may have been measured by another process, and has no time for loading what is compiled.
+    # The schedule may have been measured by another process, and includes no time for loading compiled code.
     load_noise()
     now = context.clock()
     planned_s = None if claimed.release_at is None else (claimed.release_at - now).total_seconds()

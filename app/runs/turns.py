@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 
-#: Queues that are remembered, also while they are empty: one that comes and goes has had its turn all the same.
+#: The number of remembered queues, including empty ones: a queue that empties and fills again has had its turn.
 _MOST = 10_000
 
 
@@ -22,7 +22,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._served: dict[str, None] = {}
-        #: Threads of one process may carry out a run each.
+        #: The threads of one process may each carry out a run.
         self._lock = threading.Lock()
 
     def order(self, waiting: Sequence[str]) -> list[str]:

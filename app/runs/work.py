@@ -48,9 +48,9 @@ class Work:
             for phase in plan.phases
         ]
         parts = [type(part).__name__ for part in (plan.domain, plan.penalty, plan.release)]
-        # Noise over more steps takes longer.
+        # The noise of more steps takes longer to draw.
         samplings = [(event.sampling, getattr(event.mechanism, "bands", 1)) for event in plan.events]
-        # More steps of one phase are measured no better.
+        # Measuring more steps of one phase would not be more accurate.
         scheme = (plan.algorithm, plan.dtype, plan.dataset_size, min(plan.iterations, 100), parts, phases, samplings)
         model = (self.choice, self.model.num_features, self.model.num_classes)
         data = (len(self.description.features), self.capacity, self.test_size)

@@ -39,9 +39,9 @@ from trainer.run import RunCancelled
 
 log = structlog.get_logger()
 
-#: The seconds that an idle worker waits for its bell before it looks by itself.
+#: The seconds that an idle worker waits for its bell before it looks for runs by itself.
 LOOK_INTERVAL_S = 0.5
-#: Pauses between attempts while the database is away.
+#: The shortest and the longest pause between attempts while the database is away.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def work_once(
             artifacts.remove_model(context, claimed)
     phases.end("end")
     phases.record("handed_back" if ending is None else ending.state)
-    # Removed whoever ended the run: a worker that lost it may have written a checkpoint after that.
+    # Checkpoints are removed by any worker, since one that lost its run may have written another after the end.
     sweep_checkpoints(context)
     return True
 
@@ -122,7 +122,7 @@ def _carry_out(
         return heartbeat.is_lost or should_stop()
 
     try:
-        # No private row is read here, so that a refusal may be told at once.
+        # No private row is read here, so a refusal may be published at once.
         plan = lifecycle.read_plan(claimed)
         persist(lambda: declarations.check(context, claimed), should_stop)
         timetable = persist(lambda: timetable_for(context, claimed, executor), should_stop)
@@ -152,9 +152,9 @@ def _held_back(outcome: _Outcome, timetable: Timetable, must_stop: ShouldStop) -
         timetable.wait_for_tick()
         return outcome
     if not timetable.wait_for_release(must_stop):
-        # The checkpoint of the last step gives the same model when the run is resumed.
+        # If the run is resumed, the checkpoint of the last step gives the same model.
         return _Outcome(None)
-    # A run that is cancelled while it waits looks like one cancelled while it trains: nobody can tell them apart.
+    # A run cancelled while it waits must be indistinguishable from one cancelled while it trains.
     return _Outcome(Ending(RunState.CANCELLED)) if timetable.is_cancelled else outcome
 
 
@@ -173,7 +173,7 @@ def _outcome(
             if timetable is not None:
                 job.make_ready()
         finally:
-            # The charge's start is public: it must not tell how long loading took, or that it failed.
+            # The start of the charge is public, so it must not reveal how long loading took, or that it failed.
             if timetable is not None:
                 timetable.wait_for_training()
             phases.end("load")
@@ -183,7 +183,7 @@ def _outcome(
         marked = persist(
             lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, steps, mark=mark), must_stop
         )
-        # The start has entered what the reservation's row said. If that was altered, no noise is drawn.
+        # The start was recorded with what the reservation's row says. If that was altered, no noise is drawn.
         persist(lambda: declarations.check(context, job.run, is_started=True), must_stop)
     except DATABASE_FAILURES:
         raise

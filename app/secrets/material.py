@@ -53,8 +53,8 @@ def kept_name(purpose: Purpose, version: int) -> str:
     return "secret.key" if version == 1 else f"keys.{version}.key"
 
 
-#: Labels of keyed hashes under the secret of keys. Every other label is under the secret of contents, which never
-#: changes, so that a new label is stable unless somebody decides otherwise.
+#: The labels of keyed hashes under the secret of keys. All other labels use the secret of contents, which never
+#: changes, so a new label is stable unless it is added here.
 LABELS_OF_KEYS = frozenset({"api_key", "session"})
 
 
@@ -160,7 +160,7 @@ class SecretMaterial:
         return self._settings.data_dir / kept_name(purpose, version)
 
     def content(self, purpose: Purpose, version: int) -> bytes:
-        """Return the content of a version's file, or what it would be if the settings have the secret.
+        """Return the content of a version's file; if the secret is in the settings, what the file would contain.
 
         Raises:
             SecretUnavailable: the version cannot be read, or is damaged.

@@ -19,7 +19,7 @@ from app.wire.answers import ConventionBody
 MAX_CELLS = 10_000
 
 _REQUEST = "#/components/schemas/CalibrateRequest"
-#: Fields of a request that are objects: a list may be in one of theirs.
+#: The fields of a request that are objects; a list may stand in a field of one of them.
 OBJECTS = (
     "schedule", "sampling", "gradient_bound", "target", "hyperparameters", "correlation", "assumptions", "domain",
     "penalty",
@@ -35,7 +35,7 @@ def list_of_values(most: int) -> dict[str, Any]:
 class SweepRequest(RootModel[dict[str, Any]]):
     """A calibrate request in which exactly one field, also one inside `target` or another object, takes a list.
 
-    It is checked cell by cell, as the calibrate request that each cell is.
+    Each of its cells is checked as a calibrate request.
     """
 
     @classmethod
@@ -56,7 +56,7 @@ class SweepRequest(RootModel[dict[str, Any]]):
 
 
 class RowProblem(Schema):
-    """Why a cell has no answer; as the problem that `/v1/calibrate` would answer."""
+    """The reason why a cell has no answer: the problem that `/v1/calibrate` would return."""
 
     code: str
     detail: str

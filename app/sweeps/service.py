@@ -28,13 +28,13 @@ from calibrators.provenance import Provenance
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Calibration
 
-#: A sweep of more values has `MOST_SECONDS_OF_LONG_SWEEPS`.
+#: A sweep of more values has the time limit `MOST_SECONDS_OF_LONG_SWEEPS`.
 MOST_CELLS_OF_SHORT_SWEEPS = 64
-#: Longer sweeps, and those of sampled steps, are solved in another process, which has limits of time and memory.
+#: Sweeps of more cells, and those of sampled steps, are solved in another process, which has limits of time and memory.
 MOST_CELLS_IN_THREAD = 8
-#: Cells that are handed to a process together: one that takes too long takes no more than these with it.
+#: The number of cells that are given to a process together: a cell that takes too long spoils at most these.
 CELLS_TOGETHER = 32
-#: After so long no further cell is begun.
+#: No further cell is begun after this many seconds.
 MOST_SECONDS = 30.0
 MOST_SECONDS_OF_LONG_SWEEPS = 120.0
 
@@ -125,7 +125,7 @@ def _solve_all(context: Context, questions: Sequence[Question]) -> list[Cell | R
     outcomes: list[Cell | RowProblem] = []
     for start in range(0, len(questions), CELLS_TOGETHER):
         together = questions[start : start + CELLS_TOGETHER]
-        # Some of the process's own time is left to the last cell that is begun.
+        # Part of the process's own time is left for the last cell.
         left = min(deadline - time.monotonic(), 0.7 * context.processes.seconds)
         if left <= 0.0:
             outcomes += solve_cells(together, -1.0)

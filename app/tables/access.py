@@ -21,21 +21,21 @@ class ApiKey(Base):
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
     scopes: Mapped[list[str]] = mapped_column(JSON)
-    #: Paths of the budgets that it reaches, which never change; None for all budgets.
+    #: The paths of the budgets that the key reaches, which never change; None for all budgets.
     budgets: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     #: The key's own limit; 0 for no limit, None for the server's limit.
     requests_per_second: Mapped[float | None] = mapped_column(Double)
     concurrent_requests: Mapped[int | None] = mapped_column(Integer)
     token_hash: Mapped[str] = mapped_column(String(64), unique=True)
-    #: The version of the secret of keys that the token is hashed under.
+    #: The version of the secret under which the token is hashed.
     secret_version: Mapped[int] = mapped_column(Integer, server_default="1")
-    #: The token before the last rotation, for as long as it is still good.
+    #: The hash of the token before the last rotation, while that token is still valid.
     previous_token_hash: Mapped[str | None] = mapped_column(String(64))
     previous_secret_version: Mapped[int] = mapped_column(Integer, server_default="1")
     previous_token_until: Mapped[datetime | None] = mapped_column(UtcDateTime())
     created_at: Mapped[datetime] = mapped_column(UtcDateTime())
     rotated_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
-    #: A whole minute, written now and then: it tells living keys from dead ones, and nothing finer.
+    #: A whole minute, written now and then: it shows whether a key is still in use, and nothing finer.
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
@@ -69,7 +69,7 @@ class SecretVersion(Base):
     #: A value of `app.secrets.material.Purpose`.
     purpose: Mapped[str] = mapped_column(String(32), primary_key=True)
     version: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    #: A keyed hash of a constant under the secret; of signatures, the public key. Hexadecimal.
+    #: A keyed hash of a constant under the secret, or the public key of signatures; hexadecimal.
     check_value: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime())
     retired_at: Mapped[datetime | None] = mapped_column(UtcDateTime())

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import DateTime, Dialect, MetaData, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase
 
-# Named constraints, so that a migration can drop or change each of them on both engines.
+# Constraints have names, so that a migration can drop or change each of them on both engines.
 NAMING_CONVENTION = {
     "ix": "ix_%(column_0_label)s",
     "uq": "uq_%(table_name)s_%(column_0_name)s",
@@ -53,7 +53,7 @@ class UtcDateTime(TypeDecorator[datetime]):
             return general
 
         def read(text: str | None) -> datetime | None:
-            # Other texts than those that are written here may have a zone of their own, or no time of day.
+            # Texts of any other form than the one written here may have another time zone, or no time of day.
             if text is not None and len(text) == _LENGTH_ON_SQLITE:
                 try:
                     return datetime.fromisoformat(f"{text}+00:00")

@@ -48,7 +48,7 @@ class Dataset(Base):
     privacy_unit: Mapped[str] = mapped_column(String(200))
     columns: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     label: Mapped[str] = mapped_column(String(200))
-    #: The column that files of the data set have besides, with ids of persons; its cells are in no table.
+    #: The extra column of the data set's files, which holds ids of persons; no table stores its cells.
     person_column: Mapped[str | None] = mapped_column(String(200))
     rows_per_person: Mapped[int | None] = mapped_column(Integer)
     #: The probability with which a row of any version is held out; null if no row is.
@@ -80,6 +80,6 @@ class DatasetVersion(Base):
     capacity: Mapped[int] = mapped_column(BigInteger)
     change: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(String(200))
-    #: Whether it also erases the rows of all earlier versions.
+    #: Whether the version also erases the rows of all earlier versions.
     erases_earlier: Mapped[bool] = mapped_column(Boolean)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

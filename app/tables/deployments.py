@@ -11,7 +11,7 @@ from app.tables.base import Base, UtcDateTime
 
 
 class Deployment(Base):
-    """The latest answers for a budget, which the budgets under it inherit.
+    """The latest answers to the questions about the use of a budget; the budgets under it inherit them.
 
     Attributes:
         answers: Texts by the names of the questions (`app/deployments/schemas.py`); open questions are not in it.

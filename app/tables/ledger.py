@@ -96,7 +96,7 @@ class Reservation(Base):
         CheckConstraint(_one_of("state", list(ReservationStatus)), name="state"),
         CheckConstraint("(state = 'committed') = (charged IS NOT NULL)", name="charged_when_committed"),
         CheckConstraint("(state IN ('pending', 'started')) = (resolved_at IS NULL)", name="resolved_at"),
-        # One reservation per entry; also the order in which a budget's reservations are listed.
+        # Each entry makes at most one reservation. The index also lists a budget's reservations in order.
         UniqueConstraint("budget_id", "sequence"),
         # Finds the holds that may be released, and those that are overdue.
         Index(
@@ -107,14 +107,14 @@ class Reservation(Base):
             postgresql_where=text("resolved_at IS NULL"),
             sqlite_where=text("resolved_at IS NULL"),
         ),
-        # For counting how many a key holds open.
+        # Counts the open holds of a key.
         Index(
             "ix_reservations_open",
             "principal_id",
             postgresql_where=text("resolved_at IS NULL"),
             sqlite_where=text("resolved_at IS NULL"),
         ),
-        # Spending over time.
+        # Adds up spending over time.
         Index(
             "ix_reservations_resolved_at",
             "budget_id",
@@ -141,11 +141,11 @@ class Reservation(Base):
     principal_id: Mapped[str] = mapped_column(String(64))
     run_id: Mapped[str | None] = mapped_column(String(64))
     plan_hash: Mapped[str | None] = mapped_column(String(64))
-    #: The data that it is for: an id, a version and a keyed content.
+    #: The data that the reservation is for: an id, a version and a keyed content.
     dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: The SHA-256 of a certificate of what its events cost alone.
+    #: The SHA-256 of a certificate of what the reservation's events cost alone.
     certificate: Mapped[str | None] = mapped_column(String(64))
-    #: Of the entry that made it.
+    #: The hash of the entry that made the reservation.
     entry_hash: Mapped[str] = mapped_column(String(64), server_default=text("''"))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -177,9 +177,9 @@ class LimitRequest(Base):
         CheckConstraint(_one_of("state", list(LimitRequestStatus)), name="state"),
         CheckConstraint("(state = 'open') = (decided_at IS NULL)", name="decided_at"),
         CheckConstraint("approvals_needed >= 1", name="approvals_needed"),
-        # One request per entry; also the order in which a budget's requests are listed.
+        # Each entry makes at most one request. The index also lists a budget's requests in order.
         UniqueConstraint("budget_id", "sequence"),
-        # Finds those that wait for somebody.
+        # Finds the requests that wait for a decision.
         Index(
             "ix_limit_requests_open",
             "budget_id",
@@ -250,12 +250,12 @@ class Entry(Base):
 
     leaf_index: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
     id: Mapped[str] = mapped_column(String(64))
-    #: Whose chain: a budget's, or `REGISTER`.
+    #: The chain of the entry: a budget's id, or `REGISTER`.
     budget_id: Mapped[str] = mapped_column(String(64))
     sequence: Mapped[int] = mapped_column(BigInteger)
     kind: Mapped[str] = mapped_column(String(32))
     reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"))
-    #: The subject of an entry of the register.
+    #: The subject, if the entry is in the register.
     subject_id: Mapped[str | None] = mapped_column(String(64))
     principal_id: Mapped[str] = mapped_column(String(64))
     purpose: Mapped[str | None] = mapped_column(String(200))
@@ -372,7 +372,7 @@ class MerkleCosignature(Base):
     """
 
     __tablename__ = "merkle_cosignatures"
-    # What a witness cosigned last is one row of it, also of a witness that has been away for long.
+    # Finds the last cosignature of a witness by one row, even if the witness has been away for long.
     __table_args__ = (Index("ix_merkle_cosignatures_witness_tree_size", "witness", "tree_size"),)
 
     tree_size: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)

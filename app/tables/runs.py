@@ -26,8 +26,8 @@ from app.tables.states import RunState
 
 
 class Run(Base):
-    """One run. Everything in the row is public: the plan, the declared sizes and the progress. The model is in a
-    separate file."""
+    """A run. Everything in the row is public: the plan, the declared sizes and the progress. The model is in a separate
+    file."""
 
     __tablename__ = "runs"
 
@@ -54,32 +54,32 @@ class Run(Base):
     steps_done: Mapped[int] = mapped_column(Integer, default=0)
     steps_total: Mapped[int] = mapped_column(Integer)
     worker_id: Mapped[str | None] = mapped_column(String(64))
-    #: How often the run was claimed. A worker's writes name the epoch of its claim, and are refused under another.
+    #: The number of claims of the run. A worker's writes name the epoch of its claim, and are refused in a later epoch.
     epoch: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
-    #: Raised by the worker for as long as it is at the run.
+    #: The worker raises this number while it works on the run.
     heartbeat: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
-    #: Names the stream of randomness that the run was started with. It tells nothing about the stream, and the start
-    #: of a charge that stands is refused to any other.
+    #: Identifies the stream of randomness with which the run was started, without revealing it. Once the charge has
+    #: started, no other stream may use it.
     stream_id: Mapped[str | None] = mapped_column(String(64))
     #: The sweep whose charge the run is part of; such a run has no reservation of its own.
     sweep_id: Mapped[str | None] = mapped_column(ForeignKey("run_sweeps.id"), index=True)
-    #: The index of the cell in the sweep.
+    #: The index of the run's cell in the sweep.
     sweep_cell: Mapped[int | None] = mapped_column(Integer)
-    #: Of the score that a trial releases besides the model: noise on the sum over the training rows of what is right of
-    #: their predictions, in units of what one row adds at most.
+    #: The noise of the score that a trial releases besides the model, in units of what one row adds at most. It is
+    #: added to the sum of what the training rows add to the score.
     score_noise_multiplier: Mapped[float | None] = mapped_column(Double)
-    #: Nobody sees the run: it is a trial of a sweep that releases the best one alone.
+    #: Nobody sees the run: it is a trial of a sweep that releases only the best.
     is_withheld: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
-    #: The number of workers that died or stalled while they had it.
+    #: The number of workers that died or stalled while they had the run.
     workers_lost: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: The schedule of a run on private data, set at its first claim (`app.runs.schedule`) from public numbers.
     schedule: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: When the end of a run on private data is told: not before.
+    #: The time at which the end of a run on private data is told, and not before.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    #: The span of a request in which it was entered, as `app.kit.spans` writes it; null if none was recorded, and in
-    #: trials that nobody sees, since a trace would tell how many they are.
+    #: The span of the request that entered the run, as `app.kit.spans` writes it. Null if none was recorded, and in
+    #: hidden trials, since a trace would reveal their number.
     trace_parent: Mapped[str | None] = mapped_column(String(55))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -116,24 +116,24 @@ class RunSweep(Base):
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     principal_id: Mapped[str] = mapped_column(String(64))
     select: Mapped[str] = mapped_column(String(8))
-    #: The request, as it came.
+    #: The request, as it was sent.
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
     #: The swept fields, as paths with dots.
     fields: Mapped[list[str]] = mapped_column(JSON)
     sweep_hash: Mapped[str] = mapped_column(String(64))
     budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
     reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"), unique=True)
-    #: The guarantee of the whole sweep, whatever part of it is seen.
+    #: The guarantee of the whole sweep, whichever part of it is seen.
     guarantee: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: The law of the number of trials.
+    #: The distribution of the number of trials.
     trials: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     score: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: A hash of the cells, so that an entry about this row also covers them (`app.entries.registered`).
+    #: A hash of the cells, so that a register entry about this row also covers them (`app.entries.registered`).
     cells_hash: Mapped[str] = mapped_column(String(64), server_default=text("''"))
     #: Nothing about a sweep for the best is told before this time.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     is_cancelled: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
-    #: How it ended.
+    #: How the sweep ended.
     outcome: Mapped[str | None] = mapped_column(String(16))
     best_run_id: Mapped[str | None] = mapped_column(String(64))
     warnings: Mapped[list[str]] = mapped_column(JSON)
@@ -146,7 +146,7 @@ class RunSweep(Base):
         CheckConstraint("outcome IN ('succeeded', 'failed', 'cancelled')", name="outcome"),
         CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="finished_at"),
         Index("ix_run_sweeps_created_at", "created_at", "id"),
-        # Finds those that have not ended.
+        # Finds the sweeps that have not ended.
         Index("ix_run_sweeps_finished_at", "finished_at"),
     )
 
@@ -161,7 +161,7 @@ class RunSweepCell(Base):
     values: Mapped[list[Any]] = mapped_column(JSON)
     plan_hash: Mapped[str] = mapped_column(String(64))
     achieved: Mapped[dict[str, Any]] = mapped_column(JSON)
-    #: What a trial of this cell is made of, where trials are drawn one after the other.
+    #: What a trial of this cell consists of, if trials are drawn one after the other.
     draft: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-#: Integer units, one per currency or order of the filter. Python integers: sums are exact, so that a release takes back
-#: exactly what was held, even in an order whose single costs are saturated.
+#: Integer units, one for each currency or order of the filter. Python's integers make sums exact, so a release takes
+#: back exactly what was held, even in an order in which single costs are saturated.
 Amounts = tuple[int, ...]
 
-#: Names the chain of the register among those of the budgets.
+#: The name of the register's chain among those of the budgets.
 REGISTER = "register"
 
 
@@ -54,7 +54,7 @@ class Change(StrEnum):
 
 
 class WebhookEvent(StrEnum):
-    """A webhook may be told of each of these."""
+    """The events that a webhook may be told about."""
 
     SPENDING_THRESHOLD = "spending_threshold"
     """The amounts that may have been released (spent and started) have reached a share of the budget's limit."""
@@ -103,14 +103,14 @@ class RunState(StrEnum):
     """It was cancelled: before its start nothing is charged, after it the whole."""
 
 
-#: States in which a worker is at it.
+#: The states in which a worker has the run.
 IN_PROGRESS = (RunState.RUNNING, RunState.CANCELLING)
 
 ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 
 
 class Select(StrEnum):
-    """A sweep releases one of these."""
+    """What a sweep releases."""
 
     ALL = "all"
     """Every run, and the charge is of all of them together."""
@@ -119,7 +119,7 @@ class Select(StrEnum):
 
 
 class SweepState(StrEnum):
-    """What is shown of a sweep. The last three are final, and alone are stored."""
+    """What is shown of a sweep. The last three are final, and only these are stored."""
 
     QUEUED = "queued"
     """No worker has taken a run of it yet."""

@@ -15,16 +15,16 @@ from app.kit.json_body import read_json
 from app.observability.request_id import request_id_of
 from app.problems import Problem
 
-#: The paths that take files, for new data sets and for new versions. Dashboard pages pass their bodies on.
+#: The paths that take files, for new data sets and for new versions. Dashboard pages forward their bodies to these.
 UPLOAD_PATHS = re.compile("/(v1|dashboard)/datasets(/[^/]+/versions)?")
-#: The pages are below this path; their commands are forms with few short fields.
+#: The path of the pages; their commands are forms with few short fields.
 FORMS = "/dashboard/"
 LARGEST_FORM_BYTES = 2**14
 
 #: The bytes that are read and dropped after a body proved too large, so that a client still sending sees the answer.
 DRAINED_BYTES = 16 * 2**20
 
-#: Parsing anything longer is left to a thread, so that other requests go on meanwhile.
+#: Longer bodies are parsed in a thread, so that other requests continue meanwhile.
 PARSED_AT_ONCE_BYTES = 2**15
 
 
@@ -88,7 +88,7 @@ class BodyGate:
             return message
 
         async def unless_exceeded(message: Message) -> None:
-            # The framework turns the exception above into an answer of its own, which must not get out.
+            # The framework turns the exception above into an answer of its own, which must not be sent.
             nonlocal started
             if not exceeded or started:
                 started = True
@@ -154,7 +154,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 def _check_is_json(headers: Headers, media_type: str, *, uploads: bool) -> None:
     if headers.get("content-type") == "application/json" and "content-encoding" not in headers:
-        return  # What nearly every request says.
+        return  # nearly every request sends this
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Problem(415, "unsupported_media_type", "Send the body without Content-Encoding.")
     charset = _charset(headers)

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and Swagger UI at /docs with its assets, served by us, under a strict content policy."""
+"""The OpenAPI document, and Swagger UI at /docs. This server serves all its assets, under a strict content policy."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 STATIC = Path(__file__).parent / "static"
-#: The committed file, which `make openapi` writes: reading it takes no time, and a test compares it with the routes.
+#: The committed file, which `make openapi` writes. It is read quickly, and a test compares it with the routes.
 DOCUMENT = Path(__file__).parents[2] / "openapi.json"
 
-# Swagger UI draws its icons from data: addresses and sets styles in attributes; its scripts are files.
+# Swagger UI uses data: addresses for icons, and style attributes; its scripts are files.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'self'",

@@ -11,7 +11,7 @@ from app.fence.service import refusal
 from app.fence.watching import fence_of
 from app.observability.request_id import request_id_of
 
-#: Health says what is wrong, and metrics let somebody be told of it.
+#: These paths stay open: health says what is wrong, and metrics raise an alert about it.
 _OPEN = ("/health/", "/metrics")
 
 

@@ -15,11 +15,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.kit.web_addresses import Network, ip_of, is_within
 from app.settings import Settings
 
-#: Headers of answers whose value is an address.
+#: The headers of answers whose value is an address.
 _ADDRESSES = frozenset({b"location", b"hx-redirect", b"hx-location", b"hx-push-url", b"hx-replace-url"})
-#: Attributes of our templates whose value is an address. Values are escaped, so that no text of a page looks like one.
+#: The attributes in this service's templates whose value is an address. Values are escaped, so no text of a page
+#: matches.
 _LINK = re.compile(r'(?<=[\s"])((?:href|src|action|formaction|hx-(?:get|post|push-url))=")/(?!/)')
-#: More proxies in a row than anybody has.
+#: The most proxies in a row; nobody has as many.
 _MOST_HOPS = 20
 
 
@@ -48,7 +49,7 @@ class Forwarding:
 
 
 def with_path(page: str, path: str) -> str:
-    """Put the public path before every address of ours in a page.
+    """Put the public path before every address of this service in a page.
 
     >>> with_path('<a class="x" href="/docs">', "/epsilond"), with_path('<a href="//other/">', "/epsilond")
     ('<a class="x" href="/epsilond/docs">', '<a href="//other/">')

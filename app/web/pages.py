@@ -29,7 +29,7 @@ def policy(styles: tuple[str, ...]) -> str:
 
 @cache
 def _environment() -> Environment:
-    # Escapes in every template, whatever its name.
+    # All templates escape values, whatever their file names are.
     return Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
 
 

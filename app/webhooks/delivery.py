@@ -33,18 +33,19 @@ from app.webhooks.signatures import signed_headers
 
 log = structlog.get_logger("epsilond.webhooks")
 
-#: Between two looks at the outbox.
+#: The seconds between two looks at the outbox.
 INTERVAL_S = 1.0
-#: Others leave a message alone for so long: much longer than an attempt takes.
+#: Other processes leave a message alone for this long, much longer than an attempt takes.
 LEASE = timedelta(seconds=60)
-#: Between the first two attempts; each later wait is twice as long, up to the longest.
+#: The seconds between the first two attempts, and the longest wait; each wait is twice as long as the one before.
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 2 * 3600.0
 #: The time after which attempts to deliver a message end.
 PATIENCE = timedelta(days=1)
 #: The time for which ended messages stay listed.
 KEPT = timedelta(days=30)
 _AT_ONCE = 4
-#: The last of those that are taken together is tried well within the lease, if all before it take as long as they may.
+#: The number of messages that are taken together. The last is tried well within the lease, even if all others take as
+#: long as they may.
 _TAKEN = 4 * _AT_ONCE
 
 

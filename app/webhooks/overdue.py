@@ -1,4 +1,4 @@
-"""Overdue reservations: each regular sweep tells webhooks about new ones, once for each."""
+"""Overdue reservations: each regular sweep tells webhooks about the new ones, once about each."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from app.outbox.writing import Message, subscriptions, write
 from app.tables.states import WebhookEvent
 from app.webhooks import repository
 
-#: The number of the newest late reservations that a sweep looks at.
+#: The number of the newest overdue reservations that a sweep looks at.
 _TOLD_AT_ONCE = 2000
 
 
 def tell_of_overdue(context: Context) -> None:
-    """Write messages about reservations that have become overdue. One that was extended and is late again is reported
-    again."""
+    """Write messages about reservations that have become overdue. A reservation that was extended and is overdue again
+    is reported again."""
     now = context.clock()
     with context.database.read() as session:
         if not repository.is_any_active(session):

@@ -13,7 +13,7 @@ from app.tables.ledger import Budget, Reservation
 from app.tables.states import DeliveryState, ReservationStatus, WebhookState
 from app.tables.webhooks import Webhook, WebhookMessage
 
-# Written out for the index, which holds those that wait alone.
+# The condition is written with a literal, so that the index of waiting messages is used.
 _IS_PENDING: ColumnElement[bool] = WebhookMessage.state == literal_column(f"'{DeliveryState.PENDING}'")
 
 
@@ -37,7 +37,8 @@ def of_budget(session: Session, budget_id: str) -> Sequence[Webhook]:
 
 def remove(session: Session, webhook_id: str) -> None:
     """Delete a webhook and all its messages."""
-    # First the webhook is locked, as by whoever writes messages: what they write is deleted, or not written.
+    # The webhook is locked first, as by code that writes messages: such messages are either deleted here, or not
+    # written.
     session.execute(select(Webhook.id).where(Webhook.id == webhook_id).with_for_update())
     session.execute(delete(WebhookMessage).where(WebhookMessage.webhook_id == webhook_id))
     session.execute(delete(Webhook).where(Webhook.id == webhook_id))
@@ -81,7 +82,7 @@ def claim(session: Session, now: datetime, until: datetime, limit: int) -> list[
     after that time. Two processes at once take different messages: on SQLite they take turns, on PostgreSQL they skip
     rows that the other one has locked.
     """
-    # The one that was tried most goes first, so that its waits go on growing.
+    # The message with the most attempts goes first, so that its waits continue to grow.
     in_order = (WebhookMessage.attempts.desc(), WebhookMessage.due_at, WebhookMessage.id)
     place = func.row_number().over(partition_by=WebhookMessage.webhook_id, order_by=in_order)
     due = (
@@ -121,13 +122,13 @@ def forget(session: Session, before: datetime) -> None:
 def overdue(session: Session, now: datetime, limit: int) -> Sequence[tuple[str, str, str, datetime]]:
     """Return the started reservations whose time ended in the last day: id, budget, the path of the budget, the time.
 
-    Webhooks were told about earlier ones before, or there were no webhooks.
+    Earlier ones were reported before, unless there were no webhooks.
     """
     statement = (
         select(Reservation.id, Reservation.budget_id, Budget.path, Reservation.expires_at)
         .join(Budget, Budget.id == Reservation.budget_id)
         .where(
-            Reservation.resolved_at.is_(None),  # said for the index, which holds the open ones alone
+            Reservation.resolved_at.is_(None),  # this condition lets the index of open reservations be used
             Reservation.state == str(ReservationStatus.STARTED),
             Reservation.expires_at <= now,
             Reservation.expires_at > now - timedelta(days=1),

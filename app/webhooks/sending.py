@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from app.kit.web_addresses import Address, Forbidden, Ip, Resolve, checked_ips
 
-#: For everything behind the name's resolution: connection, TLS, request, first line of the answer.
+#: The seconds for everything after the host name is resolved: connection, TLS, request, first line of the answer.
 DEADLINE_S = 10.0
-#: The most bytes of an answer that are read: its first line is shorter.
+#: The most bytes of an answer that are read; the first line is shorter.
 _MOST_BYTES = 4096
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])(?: [^\r\n]*)?\r?\n")
 

@@ -47,9 +47,9 @@ def register(session: Session, context: Context, budget: Budget, request: Webhoo
     """
     is_of_spending = WebhookEvent.SPENDING_THRESHOLD in request.events
     if request.fractions is not None and not is_of_spending:
-        raise unprocessable("contradiction", "fractions are for the event spending_threshold alone", "fractions")
+        raise unprocessable("contradiction", "fractions are only for the event spending_threshold", "fractions")
     registering.lock(session)
-    # One at a time for each budget.
+    # The budget is locked, so that its webhooks are made one at a time.
     session.get(Budget, budget.id, with_for_update={"key_share": True})
     if len(repository.of_budget(session, budget.id)) >= MOST_WEBHOOKS:
         detail = f"a budget has at most {MOST_WEBHOOKS} webhooks; delete one"

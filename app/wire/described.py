@@ -19,7 +19,7 @@ from accounting.described import Described, Range, Real, Reals, Whole, Word
 from app.kit.fields import Integer, Schema
 
 D = TypeVar("D", bound=Described)
-#: Where a docstring goes on with what concerns callers in Python.
+#: The sections of a docstring that concern callers in Python only.
 _SECTION = re.compile(r"\n+(?:[A-Z][a-z]+: *\S*|>>> ).*", re.DOTALL)
 
 
@@ -53,7 +53,7 @@ def schema_of(
 
 
 def schema_of_any(known: Mapping[str, type[D]], suffix: str, title: str | None = None) -> Any:
-    """Return the type of a field that takes a record of any of these kinds."""
+    """Return the type of a field that accepts a record of any of these kinds."""
     return Annotated[
         Union[(*(schema_of(each, suffix) for each in known.values()),)],
         Field(discriminator="kind", title=title),

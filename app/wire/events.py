@@ -15,7 +15,7 @@ from app.kit.fields import Integer, Schema
 from app.problems import refused_at
 from app.wire.described import DescribedSchema, field_of, record_of, schema_of_any
 
-if TYPE_CHECKING:  # a checker of types cannot follow how the schemas are made
+if TYPE_CHECKING:  # type checkers cannot follow how the schemas are made
     MechanismSchema = DescribedSchema
     SamplingSchema = DescribedSchema
     NoiseMultiplierField = float

@@ -18,7 +18,7 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-# Those of this revision; a set that is bundled later is registered by a revision of its own.
+# The data sets of this revision; a set that is bundled later is registered by a later revision.
 BUNDLED = ("ds_breast_cancer", "ds_diabetes", "ds_digits")
 REGISTERED_AT = datetime(2025, 1, 1, tzinfo=UTC)
 

@@ -57,7 +57,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["sweep_id"], ["run_sweeps.id"], name=op.f("fk_run_sweep_cells_sweep_id_run_sweeps")),
         sa.PrimaryKeyConstraint("sweep_id", "number", name=op.f("pk_run_sweep_cells")),
     )
-    # In plain SQL: SQLite takes a reference with a new column, and not afterwards.
+    # This is plain SQL, because SQLite accepts a reference only together with a new column.
     op.execute(
         "ALTER TABLE runs ADD COLUMN sweep_id VARCHAR(64) "
         "CONSTRAINT fk_runs_sweep_id_run_sweeps REFERENCES run_sweeps (id)"

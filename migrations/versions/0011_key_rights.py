@@ -14,7 +14,7 @@ down_revision = "0010"
 branch_labels = None
 depends_on = None
 
-# All of them may be null: the version before this one goes on writing keys beside it.
+# All of them may be null, because the version before this one may still write keys beside it.
 _COLUMNS = {
     "budgets": sa.JSON(none_as_null=True),
     "requests_per_second": sa.Double(),

@@ -16,7 +16,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # No migration knows the secrets: the next start of a server enters what recognises them.
+    # Migrations do not know the secrets, so the next start of a server enters the check values that identify them.
     op.create_table(
         "secrets",
         sa.Column("purpose", sa.String(32), nullable=False),
@@ -26,7 +26,7 @@ def upgrade() -> None:
         sa.Column("retired_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("purpose", "version", name=op.f("pk_secrets")),
     )
-    # What there is, is hashed under the first version.
+    # Existing tokens are hashed under version 1.
     op.add_column("api_keys", sa.Column("secret_version", sa.Integer(), nullable=False, server_default="1"))
     op.add_column("api_keys", sa.Column("previous_secret_version", sa.Integer(), nullable=False, server_default="1"))
 

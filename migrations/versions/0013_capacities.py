@@ -46,7 +46,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.add_column("dataset_contents", sa.Column("root_budget_id", sa.String(64), nullable=True))
-    # One of several: the version before this one knows no more.
+    # Only one of several capacities is kept, since the version before this one has room for one.
     op.execute(
         "UPDATE dataset_contents SET root_budget_id = (SELECT MIN(budget_id) FROM datasets "
         "WHERE datasets.content_hash = dataset_contents.content_hash)"

@@ -16,8 +16,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # The first life begins with the fence, which no migration knows: the next start of a server makes it. What was lost
-    # before that cannot be noticed.
+    # The first life begins when the fence is made. Migrations do not know the fence, so the next start of a server
+    # makes it. A loss before that cannot be noticed.
     op.create_table(
         "ledger_lives",
         sa.Column("number", sa.Integer(), nullable=False, autoincrement=False),

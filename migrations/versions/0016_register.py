@@ -42,7 +42,7 @@ def upgrade() -> None:
         "UPDATE reservations SET entry_hash = COALESCE((SELECT hash FROM entries WHERE "
         "entries.budget_id = reservations.budget_id AND entries.sequence = reservations.sequence), '')"
     )
-    # The chain of the register is no budget's. That every other chain has a budget, verification sees.
+    # The chain of the register belongs to no budget. Verification checks that every other chain has one.
     if op.get_bind().dialect.name == "sqlite":
         _make_entries_anew()
     else:
@@ -89,7 +89,7 @@ def _make_entries_anew() -> None:
         "canonical, previous_hash, hash"
     )
     op.execute(f"INSERT INTO new_entries ({columns}) SELECT {columns} FROM entries ORDER BY leaf_index")  # noqa: S608
-    # The largest index that was ever given out, whose entry may be gone.
+    # The largest index that was ever given out, even if its entry is gone.
     op.execute(
         "UPDATE sqlite_sequence SET seq = MAX(seq, (SELECT seq FROM sqlite_sequence WHERE name = 'entries')) "
         "WHERE name = 'new_entries' AND EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'entries')"

@@ -19,7 +19,7 @@ _EXTENDS = sa.text("kind = 'extend'")
 
 
 def upgrade() -> None:
-    # What was written before today's upgrade is not counted: a day of quotas begins anew.
+    # Writes before the upgrade are not counted, so the quotas of that day begin anew.
     op.create_table(
         "ledger_uses",
         sa.Column("principal_id", sa.String(64), nullable=False),

@@ -89,7 +89,7 @@ def _new_account(
         name=claims.shown_name,
         scopes=[],
         budgets=[],
-        # No token has this hash. Sessions are proved by it, and end when it changes.
+        # No token has this hash. It signs the sessions of the account, which therefore end when it changes.
         token_hash=secrets.token_hex(32),
         secret_version=version,
         created_at=context.clock(),

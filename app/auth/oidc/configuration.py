@@ -18,7 +18,7 @@ from app.auth.service import MAX_BUDGETS
 from app.kit.fields import Identifier, Name, Schema
 from app.settings import Settings
 
-#: The largest size of such a file.
+#: The largest size of the configuration file.
 _MOST_BYTES = 256 * 1024
 _LONGEST_SESSION_MINUTES = 12 * 60
 _Text = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x21-\x7e]+$")]

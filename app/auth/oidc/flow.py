@@ -28,10 +28,11 @@ from app.settings import Settings
 
 LIFETIME = timedelta(minutes=10)
 START = f"{sessions.SIGN_IN}/provider"
-#: Where the provider sends the browser back to; it is registered there.
+#: The path to which the provider sends the browser back; it is registered with the provider.
 BACK = f"{START}/back"
 _LABEL = "sign_in_attempt"
-#: Of the page to show afterwards. It stands in the cookie, and browsers keep none above 4096 characters.
+#: The longest address of the page to show afterwards. It stands in the cookie, and browsers keep no cookie above 4096
+#: characters.
 _LONGEST_PAGE = 1200
 
 

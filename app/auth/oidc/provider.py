@@ -19,13 +19,14 @@ from app.auth.oidc.configuration import Configuration, configuration_of, is_trus
 from app.context import Context
 from app.db.database import Database
 
-#: Signatures that are believed: each needs the provider's private key. ``none`` and shared secrets are not among them.
+#: The signature algorithms that are accepted: a signature of each needs the provider's private key. ``none`` and
+#: algorithms with a shared secret are not among them.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-#: For this long the provider's description of itself is used before it is asked again.
+#: The seconds for which the provider's description of itself is used before it is fetched again.
 FRESH_S = 300.0
-#: For this long it is used if the provider does not answer.
+#: The seconds for which the description is still used if the provider does not answer.
 STALE_S = 3600.0
-#: A token that names an unknown key has the keys asked for anew, but not more often than this, seconds.
+#: If a token names an unknown key, the keys are fetched again, but at most once in this many seconds.
 ASKED_AGAIN_AFTER_S = 10.0
 _MOST_KEYS = 100
 _MOST_WAITING = 16
@@ -109,11 +110,11 @@ class Provider:
         known = self._known
         if known is not None and self.clock() - known.time < fresh_s:
             return known
-        # Nobody waits for another thread's question where what is known does.
+        # A thread does not wait for the request of another thread if the known answer is recent enough.
         does = fresh_s == FRESH_S and known is not None and self.clock() - known.time < STALE_S
         if self._is_due() and not (does and self._lock.locked()):
             with suppress(Unavailable), self._place(), self._lock:
-                if self._known is known and self._is_due():  # nobody asked while this thread waited
+                if self._known is known and self._is_due():  # no other thread asked while this one waited
                     try:
                         self._known = self._asked()
                     finally:
@@ -162,12 +163,12 @@ def _signing_keys(document: Mapping[str, Any]) -> dict[str | None, jwt.PyJWK]:
     for entry in entries[:_MOST_KEYS]:
         if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or entry.get("kty") == "oct":
             continue
-        if entry.get("alg") not in (None, *ALGORITHMS) or "d" in entry:  # with "d", everybody knows how to sign
+        if entry.get("alg") not in (None, *ALGORITHMS) or "d" in entry:  # "d" is the private key
             continue
         try:
             key = jwt.PyJWK(entry)
         except (jwt.PyJWTError, ValueError, TypeError):
-            continue  # of a kind that is not read here: tokens that it signs are refused
+            continue  # keys of this kind are not supported: tokens that they sign are refused
         if key.algorithm_name in ALGORITHMS:
             keys[entry.get("kid") if isinstance(entry.get("kid"), str) else None] = key
     if len(keys) == 1:

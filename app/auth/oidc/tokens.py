@@ -14,14 +14,15 @@ import jwt
 
 from app.auth.oidc.provider import ALGORITHMS, Provider
 
-#: Clocks differ: so long before its beginning a token is taken. Past its end none is.
+#: A token is accepted this many seconds before it becomes valid, since clocks differ. It is never accepted after its
+#: end.
 _EARLY_S = 60
 _LONGEST = 32 * 1024
 _LONGEST_SUBJECT = 255
 _MOST_GROUPS = 2000
-#: The last second that a `datetime` has.
+#: The last second that a `datetime` can hold.
 _LAST_END = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
-#: The form of a signed token; a key of ours has no dots.
+#: The form of a signed token; keys of this service contain no dots.
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _REASONS: Mapping[type[jwt.PyJWTError], str] = {
     jwt.ExpiredSignatureError: "it has expired",
@@ -77,7 +78,7 @@ def id_claims(provider: Provider, token: str, nonce: str) -> Claims:
     found = _verified(provider, token, client_id)
     if not hmac.compare_digest(str(found.get("nonce", "")).encode(), nonce.encode()):
         raise Refused("its nonce is not that of this attempt to sign in")
-    # Made out to several, it names the one that it was given to (OpenID Connect Core, 3.1.3.7).
+    # A token for several audiences names the client that it was issued to (OpenID Connect Core, 3.1.3.7).
     audiences, party = found["aud"], found.get("azp")
     if party != client_id and (party is not None or (isinstance(audiences, list) and len(audiences) > 1)):
         raise Refused("it was given to another client")

@@ -34,18 +34,18 @@ from app.setting_types import is_in_the_clear
 log = structlog.get_logger()
 
 CONNECT_S = 3.0
-#: The seconds that a question to the scheduler or to its machines may take.
+#: The most seconds that a question to the scheduler or to its machines may take.
 ASK_S = 3.0
-#: The seconds that bringing an answer from a machine may take, and those for bringing rows to one.
+#: The most seconds for fetching an answer from a machine, and for moving rows to one.
 ANSWER_S, MOVE_S = 60.0, 600.0
-#: For this long an answer about readiness is reused.
+#: An answer about readiness is reused for this many seconds.
 LOOK_INTERVAL_S = 1.0
-#: The interval at which a wait for the cluster looks at other things.
+#: The seconds after which a wait for the cluster looks at other things.
 ATTEND_INTERVAL_S = 0.2
-#: Rows stay in the cluster's memory until others have come that make it more.
+#: Rows stay in the cluster's memory until all kept rows exceed this many bytes.
 KEPT_BYTES = 4 * 2**30
 
-# A checkpoint of a large model is part of its slice; Dask takes it for a mistake.
+# The checkpoint of a large model is part of its slice, which Dask would report as a mistake.
 dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TiB"})
 for _name in ("distributed", "distributed.client", "tornado", "tornado.application"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
@@ -81,7 +81,7 @@ class Cluster:
 
     def __init__(self, address: str, *, may_be_in_the_clear: bool) -> None:
         self._address, self._may_be_in_the_clear = address, may_be_in_the_clear
-        # One for all clients: those that never find a scheduler would leave a thread each.
+        # All clients share one loop: each client that never finds a scheduler would leave a thread behind.
         self._loop = LoopRunner()
         self._loop.start()
         self._client: Client | None = None
@@ -89,7 +89,7 @@ class Cluster:
         self._looked_at = float("-inf")
         self._fault: str | None = "cluster_away"
         self._told: tuple[str | None, int] | None = None
-        #: By address, what each machine said of itself; an exception where it could not say.
+        #: By address, what each machine reported about itself, or the exception that kept it from reporting.
         self._inspected: dict[str, Any] = {}
         self._rows: OrderedDict[bytes, tuple[Future, int]] = OrderedDict()
 
@@ -126,7 +126,7 @@ class Cluster:
                 is dropped.
 
         Raises:
-            ClusterAway, MachineLost: see their docstrings.
+            ClusterAway, MachineLost: as their docstrings say.
             MachinesLost: the slice has killed as many machines as the scheduler allows.
         """
         if not self.is_ready():
@@ -136,7 +136,7 @@ class Cluster:
         rows = self._rows_of(client, job, attend)
         done = threading.Event()
         with _sendable_again():
-            # The key is shown on dashboards and in logs: it tells nothing.
+            # The key is random, because it is shown on dashboards and in logs.
             future = client.submit(train_slice, work, rows, key=f"slice-{secrets.token_hex(8)}", pure=False)
             future.add_done_callback(lambda _future: done.set())
         try:
@@ -157,7 +157,7 @@ class Cluster:
         client = self._client
         if client is not None and client.status == "running":
             return client
-        # It takes seconds where nobody answers: one thread tries, and the others do not wait in line to try as well.
+        # Connecting takes seconds if nobody answers, so one thread tries, and the others do not queue to try as well.
         if not self._connecting.acquire(blocking=False):
             raise ConnectionError
         try:
@@ -190,7 +190,7 @@ class Cluster:
                 self._rows[job.rows_digest] = kept, getsizeof(rows)
             self._rows.move_to_end(job.rows_digest)
             while len(self._rows) > 1 and sum(size for _, size in self._rows.values()) > KEPT_BYTES:
-                # Slices that need them still hold them.
+                # Slices that need these rows still hold them.
                 self._rows.popitem(last=False)
             return kept
         finally:
@@ -244,7 +244,7 @@ def _sendable_again() -> Iterator[None]:
     except KilledWorker:
         raise MachinesLost from None
     except FutureCancelledError as error:
-        # So the scheduler calls a task that was under way when what it needs went with a machine.
+        # The scheduler gives this reason for a running task whose inputs were lost with a machine.
         kind = MachineLost if error.reason == "already forgotten" else ClusterAway
         raise kind(type(error).__name__) from None
     except Exception as error:

@@ -28,15 +28,15 @@ from trainer.run import RunCancelled, RunResult, steps_in
 log = structlog.get_logger()
 
 SHORTEST_SLICE_S, LONGEST_SLICE_S = 1.0, 30.0
-#: A slice takes so many times as long as it takes to begin it: more, and little is done beside the steps.
+#: A slice lasts this many times as long as it takes to begin it, so that most of its time is spent on steps.
 STEPS_PER_LOADING = 20.0
-#: A checkpoint goes to the machine and comes back; a network that carries so much takes this for it.
+#: The speed of the network for which checkpoints, which travel to the machine and back, are timed.
 BYTES_PER_S = 1e8
-#: The factor that slices add to the time of steps, and the seconds that beginning takes.
+#: The factor by which slices lengthen the time of steps, and the seconds that beginning one takes.
 SLICED, MOVING_S = 1.3, 1.0
-#: A slice that has cost so many machines their lives is not sent again.
+#: A slice is not sent again after this many machines were lost with it.
 MAX_MACHINES_LOST = 4
-#: Pauses while the cluster is away.
+#: The shortest and the longest pause in seconds while the cluster is away.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 

@@ -21,11 +21,11 @@ from trainer.pace import dummy_rows, measure
 from trainer.scores import class_scores, number_scores
 from trainer.streams import random_streams
 
-#: The least number of bytes that a disk reads or writes per second; decryption keeps up with it.
+#: The fewest bytes per second that a disk is assumed to read or write; decryption keeps up with it.
 BYTES_PER_S = 2.5e8
-#: Rows on which reading and scoring are measured.
+#: The number of rows on which reading is measured, and the number on which scoring is.
 SAMPLED_ROWS, SCORED_ROWS = 4096, 32
-#: Public rows are measured with so many numbers at most, or with as many rows as the others.
+#: The most numbers for which public rows are measured, unless as many rows as the others have more.
 SAMPLED_NUMBERS = 2**21
 #: The number of paces that are remembered.
 KNOWN_PACES = 1024

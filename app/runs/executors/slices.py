@@ -36,7 +36,7 @@ class Rows:
     labels: npt.NDArray[Any]
 
     def __sizeof__(self) -> int:
-        # Read by Dask, which would take the arrays for nothing.
+        # Dask reads this attribute, and would not count the arrays by itself.
         return self.features.nbytes + self.labels.nbytes
 
 

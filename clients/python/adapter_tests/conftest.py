@@ -57,11 +57,11 @@ class Training:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--report", type=Path, help="where to write what was run against what")
+    parser.addoption("--report", type=Path, help="where to write the report of what was tested")
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
-    """Write the report, if the tests passed as a whole."""
+    """Write the report if all tests passed."""
     path: Path | None = config.getoption("--report")
     if path is None or exitstatus != pytest.ExitCode.OK:
         return
@@ -91,7 +91,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "EPSILOND_WORKERS": "1",
     }
     with serving(environment) as api, pytest.MonkeyPatch.context() as patched:
-        # Clients find the token of a server without keys in its data folder, as they do on an operator's machine.
+        # Clients find the token of a server without keys in its data folder, as on an operator's machine.
         patched.setenv("EPSILOND_DATA_DIR", environment["EPSILOND_DATA_DIR"])
         patched.delenv("EPSILOND_API_KEY", raising=False)
         yield str(api.client.base_url)

@@ -1,4 +1,4 @@
-"""Pasted calls beside the real libraries: the same arguments, the same events, the same noise, the same claims."""
+"""Pasted calls compared with the real libraries: arguments, events, noise and claims must be the same."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
     [
         (PrivacyEngine.__init__, opacus_calls._ENGINE, ""),
         (PrivacyEngine.make_private, opacus_calls._MAKE_PRIVATE, ""),
-        # What is handed on to `get_noise_multiplier`.
+        # The arguments that are passed on to `get_noise_multiplier`.
         (PrivacyEngine.make_private_with_epsilon, opacus_calls._MAKE_PRIVATE_WITH_EPSILON, "epsilon_tolerance"),
         (get_noise_multiplier, opacus_calls._GET_NOISE_MULTIPLIER, ""),
         (RDPAccountant.step, opacus_calls._STEP, ""),
@@ -70,7 +70,7 @@ def test_a_function_takes_the_arguments_that_are_read(function: Any, signature: 
 
 
 def test_the_configuration_for_keras_has_the_fields_that_are_read() -> None:
-    """The source is read, because Keras is not installed here."""
+    """This test reads the library's source, because Keras is not installed."""
     [package] = jax_privacy.__path__
     tree = ast.parse((Path(package) / "keras_api.py").read_text())
     [config] = [each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == "DPKerasConfig"]
@@ -101,7 +101,7 @@ def test_an_event_is_the_one_that_the_library_makes(text: str) -> None:
     assert ours.imported().events == from_dp_event(theirs, relation)
 
 
-#: Opacus' own words about its generator, and about where its accountants stop.
+#: These are warnings of Opacus about its generator, and about where its accountants stop.
 @pytest.mark.filterwarnings("ignore:Secure RNG turned off:UserWarning", "ignore:Optimal order is:UserWarning")
 @pytest.mark.parametrize(("records", "size"), [(100, 20), (101, 20), (930, 10)])
 @pytest.mark.parametrize("poisson", [True, False])

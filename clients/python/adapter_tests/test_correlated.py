@@ -1,4 +1,4 @@
-"""Correlated noise drawn by the real torch: what C makes of it, going on bit for bit, and its memory."""
+"""Correlated noise drawn by the real torch: its covariance, its continuation bit for bit, and its memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_c_applied_to_what_was_drawn_is_independent_noise() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("stop", range(STEPS))
 def test_a_checkpoint_goes_on_bit_for_bit(stop: int, dtype: torch.dtype) -> None:
-    """torch saves and loads it, without any code in it."""
+    """torch saves and loads the checkpoint as data without any code."""
     whole, cut = noise_of(dtype=dtype), noise_of(dtype=dtype)
     expected = [whole.draw() for _ in range(STEPS)]
     found = [cut.draw() for _ in range(stop)]

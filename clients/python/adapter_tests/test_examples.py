@@ -12,7 +12,7 @@ import pytest
 from epsilond_client import Client
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-#: Where it is not two epochs of twenty steps.
+#: The options of examples that do not train for two epochs of twenty steps.
 OPTIONS = {"flower_digits": ["--rounds", "3", "--noise", "2.5"]}
 
 

@@ -1,4 +1,4 @@
-"""The gate and the real Flower: its strategies, messages and records, over a grid that carries them in process."""
+"""The adapter works with the real Flower: its strategies, messages and records, over a grid within this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from epsilond_client import Budget, BudgetExceeded, Client
 from epsilond_client.adapters.flower import Gate
 
-# Messages name the task that they come from; a server of Flower says so when it starts one.
+# Messages name the task that they come from; a Flower server sets it when it starts one.
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 
 CLIENTS = (11, 12, 13, 14)
@@ -141,7 +141,8 @@ def moved(each: Gate, grid: InProcess) -> np.ndarray:
 
 
 def test_no_reply_changes_the_sum_by_more_than_the_norm(client: Client, budget: Budget) -> None:
-    """Whatever weights clients name, whoever fails, whatever is no number: the sum is of clipped updates."""
+    """The sum is one of clipped updates, whatever weights clients state, whichever fail, and whatever is not a
+    number."""
     grid = InProcess(lambda node: np.array([node * 100.0, 0.0, 0.0]))
     np.testing.assert_allclose(moved(noiseless(gate(client, budget, "a")), grid), [1.0, 0.0, 0.0], rtol=1e-6)
     grid.failing = frozenset({12, 13})

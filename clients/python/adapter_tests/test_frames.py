@@ -1,4 +1,4 @@
-"""Tables of pandas and Polars as rows of a model."""
+"""Tables of pandas and Polars, as rows that a model predicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Datasets of the real Grain: each step's batch arrives, empty ones too, and an order that is cut is refused."""
+"""Datasets of the real Grain: each step's batch arrives, even an empty one; a dataset that cuts an order into batches
+is refused."""
 
 from __future__ import annotations
 
@@ -127,7 +128,7 @@ def test_what_moves_or_drops_a_step_is_refused(client: Client, budget: Budget, s
 
 
 def loader() -> Any:
-    """Grain's own loader and sampler, which shuffles."""
+    """Return Grain's own loader with its own sampler, which shuffles."""
     shuffled = grain.samplers.IndexSampler(
         RECORDS, shard_options=grain.sharding.NoSharding(), shuffle=True, seed=0, num_epochs=1
     )

@@ -1,4 +1,4 @@
-"""The adapter and the real Trainer, on a tiny model that nobody has to download."""
+"""The adapter with the real Trainer, on a tiny model that needs no download."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def stepped(client: Client, budget: Budget, trainer: Trainer, monkeypatch: pytes
 def test_a_record_changes_the_sum_by_its_own_clipped_gradient_and_no_more(
     client: Client, budget: Budget, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It holds for the longest one, too, which would change the padding of all others."""
+    """This holds for the longest record, too, although it would change the padding of all others."""
     longest = max(range(RECORDS), key=lambda place: len(DATA[place]["input_ids"]))
     whole = stepped(client, budget, make_trainer(), monkeypatch)
     without = stepped(client, budget, make_trainer(DATA[:longest] + DATA[longest + 1 :]), monkeypatch)
@@ -160,7 +160,7 @@ def test_a_record_whose_gradient_is_no_number_contributes_nothing(
 def test_the_noise_is_what_is_charged_and_no_seed_decides_it(
     client: Client, budget: Budget, make_trainer: MakeTrainer
 ) -> None:
-    """Batches are empty, so that a step is noise alone."""
+    """The batches are empty, so a step consists of noise only."""
     steps = []
     for _ in range(2):
         trainer = make_trainer(max_grad_norm=2.0)

@@ -1,4 +1,4 @@
-"""The adapter and the real JAX Privacy: its strategies, its clipping, and an optimizer of optax."""
+"""The adapter with the real JAX Privacy: its strategies, its clipping, and an optimizer of optax."""
 
 from __future__ import annotations
 

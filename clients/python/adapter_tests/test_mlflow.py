@@ -1,4 +1,4 @@
-"""The adapter and the real MLflow, with its store in a folder."""
+"""The adapter with the real MLflow, whose store is a folder."""
 
 from __future__ import annotations
 

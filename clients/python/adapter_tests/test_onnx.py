@@ -1,4 +1,4 @@
-"""The graph of each kind of model beside the model itself, run by onnxruntime."""
+"""The graph of each kind of model, run by onnxruntime and compared with the model itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RANDOM = np.random.default_rng(4)
 
 
 def model_of(kind: str, features: list[dict[str, Any]], **options: Any) -> Model:
-    """A model with random parameters."""
+    """Return a model with random parameters."""
     inputs = sum(len(each.get("categories", "1")) for each in features)
     classes = {"logistic_regression": CLASSES[:2], "q_norm_hinge": CLASSES[:2], "softmax_regression": CLASSES}
     named = CLASSES if kind == "mlp" else classes.get(kind, [])
@@ -63,7 +63,7 @@ def model_of(kind: str, features: list[dict[str, Any]], **options: Any) -> Model
 
 
 def rows_for(features: list[dict[str, Any]], rows: int = 200) -> dict[str, Any]:
-    """Columns, some of whose numbers are beyond their bounds."""
+    """Return rows by column, with some numbers beyond their bounds."""
     columns: dict[str, Any] = {}
     for column in features:
         if column["type"] == "category":
@@ -106,7 +106,7 @@ def test_a_graph_predicts_as_its_model_does(kind: str, options: dict[str, Any], 
     model = model_of(kind, features, **options)
     columns = rows_for(features)
     if last := [name for name in model.parameters if name.startswith("bias")]:
-        # Every class is predicted of some row.
+        # This makes every class the prediction for some row.
         model.parameters[last[-1]] = model.parameters[last[-1]] - model.decision_function(columns).mean(axis=0)
     found = run(to_onnx(model), features, columns)
     expected = model.predict(columns)

@@ -1,4 +1,4 @@
-"""The adapter and the real Opacus: what is read, what is refused, and that a guarded loop takes no step beyond."""
+"""The adapter with the real Opacus: what is read, what is refused, and that a guarded loop takes no unreserved step."""
 
 from __future__ import annotations
 
@@ -201,9 +201,9 @@ def test_per_layer_clipping_is_guarded(client: Client, budget: Budget, make_trai
 def test_accumulated_batches_are_refused_before_their_noise(
     client: Client, budget: Budget, make_training: MakeTraining
 ) -> None:
-    """A record may be in each of them, so the step would cost more than one Poisson sample."""
+    """A record may be in each of the accumulated batches, so the step would cost more than one Poisson sample."""
     training = make_training()
-    training.model.allow_grad_accumulation()  # which Opacus forbids for Poisson samples until it is told otherwise
+    training.model.allow_grad_accumulation()  # Opacus forbids this for Poisson samples unless it is allowed
     batch = next(iter(training.loader))
     torch.nn.functional.cross_entropy(training.model(batch[0]), batch[1]).backward()
     held = guard(client, budget, optimizer=training.optimizer, data_loader=training.loader, steps=3)

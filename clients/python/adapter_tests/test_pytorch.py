@@ -1,4 +1,4 @@
-"""Loaders of the real PyTorch: what a sampler draws arrives, empty batches too, and another loader is refused."""
+"""Loaders of the real PyTorch: they yield what a sampler draws, even empty batches, and other loaders are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_loader_hands_out_what_the_sampler_draws(workers: int) -> None:
     assert sorted(index for batch in batches[:BINS] for index in batch) == list(range(RECORDS)), (
         "every record once in an epoch"
     )
-    if not workers:  # with workers PyTorch's own half-made iterator complains, too
+    if not workers:  # with workers, PyTorch's own unfinished iterator complains, too
         with pytest.raises(ValueError, match="one loop over the sampler is the whole training"):
             next(iter(loader))
 
@@ -100,7 +100,7 @@ def test_a_loop_over_a_sampler_is_charged_as_it_draws(client: Client, budget: Bu
             pass
     [event] = client.reservations.get(guard.id).charged_events
     assert (event["sampling"], event["count"]) == (sampler.sampling, BINS)
-    # The rest is another reservation, and goes on where the first one ended.
+    # The rest is charged to another reservation, and continues where the first one ended.
     rest = RandomAllocation(RECORDS, 2 * BINS, num_bins=BINS)
     rest.load_state_dict(sampler.state_dict(steps_taken=guard.steps_taken))
     with client.guard(budget, noise_multiplier=NOISE, sampler=rest) as guard:

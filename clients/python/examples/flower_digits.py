@@ -3,8 +3,8 @@
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/flower_digits.py    # this; it needs epsilond-client, flwr and scikit-learn
 
-`EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. Twenty clients have seventy digits each, and
-what is protected is all that one client holds. The clients are functions of this process, behind Flower's own
+`EPSILOND_URL` is the address of the server, and `EPSILOND_API_KEY` the key. Twenty clients have seventy digits each,
+and the privacy unit is all that one client holds. The clients are functions of this process, behind Flower's own
 interface; in a deployment a ServerApp calls `start` of the same gate. The digits are public.
 """
 
@@ -71,15 +71,15 @@ class Clients(Grid):
     """Flower's interface to its clients; each of them trains on its own rows."""
 
     def __init__(self, features: Any, labels: Any) -> None:
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # as a server of Flower does
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # a Flower server does the same
         self._rows = list(zip(np.split(features, CLIENTS), np.split(labels, CLIENTS), strict=True))
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the numbers of those that are connected."""
+        """Return the ids of the connected clients."""
         return range(1, CLIENTS + 1)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Have each client train, and return what it answers."""
+        """Let each client train, and return the clients' answers."""
         return [self._trained(message) for message in messages]
 
     def _trained(self, message: Message) -> Message:
@@ -94,27 +94,27 @@ class Clients(Grid):
         return Message(RecordDict(answer), reply_to=message)
 
     def set_run(self, run: Any) -> None:
-        """Do nothing: there is no run of Flower."""
+        """Do nothing, since Flower itself runs nothing here."""
 
     @property
     def run(self) -> Any:
-        """There is no run of Flower."""
+        """Refuse, since Flower itself runs nothing here."""
         raise NotImplementedError
 
     def get_nodes(self) -> Iterable[Any]:
-        """Refuse: `FedAvg` does not ask."""
+        """Refuse, since `FedAvg` does not call this."""
         raise NotImplementedError
 
     def create_message(self, *args: Any, **options: Any) -> Message:
-        """Refuse: `FedAvg` does not ask."""
+        """Refuse, since `FedAvg` does not call this."""
         raise NotImplementedError
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Refuse: `FedAvg` does not ask."""
+        """Refuse, since `FedAvg` does not call this."""
         raise NotImplementedError
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Refuse: `FedAvg` does not ask."""
+        """Refuse, since `FedAvg` does not call this."""
         raise NotImplementedError
 
 

@@ -3,9 +3,9 @@
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/huggingface_bert.py    # this; it needs epsilond-client, transformers and accelerate
 
-`EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. The sentences are made up: one is of class 1
-where the word 7 is in it. The noise here is ordinary floating-point noise: its last bits may tell more than the account
-says, which runs that the service trains avoid.
+`EPSILOND_URL` is the address of the server, and `EPSILOND_API_KEY` the key. The sentences are made up: those with the
+word 7 are of class 1. The noise here is ordinary floating-point noise: its last bits may reveal more than is accounted
+for. Runs that the service trains avoid this.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def train(client: Client, budget: Budget, epochs: int) -> None:
     )
     noise = plan.solution.noise_multiplier
     print(f"calibrated  noise multiplier {noise:.4f} with all that the budget has left")
-    torch.manual_seed(0)  # decides the first weights alone, in which no record has a part
+    torch.manual_seed(0)  # sets the initial weights only, which depend on no record
     config = BertConfig(vocab_size=WORDS, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(

@@ -3,9 +3,9 @@
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/jax_privacy_digits.py    # this; it needs jax-privacy and scikit-learn, too
 
-`EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. The digits are public; with private rows,
+`EPSILOND_URL` is the address of the server, and `EPSILOND_API_KEY` the key. The digits are public; with private rows,
 the accuracy on rows that the budget covers would be a release of its own. The noise here is ordinary floating-point
-noise: its last bits may tell more than the account says, which runs that the service trains avoid.
+noise: its last bits may reveal more than is accounted for. Runs that the service trains avoid this.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from epsilond_client import Budget, BudgetExceeded, Client
 from epsilond_client.adapters import jax_privacy as adapter
 
 TRAIN_ROWS, BATCH, CLIP, DELTA = 1400, 70, 1.0, 1e-5
-#: Batches are filled up to a multiple of it, so that few shapes are compiled.
+#: Batches are padded to a multiple of this, so that few shapes are compiled.
 PADDED = 64
 
 
@@ -88,7 +88,7 @@ def train(client: Client, budget: Budget, epochs: int) -> None:
         for indices in guard.steps(batches):
             filled = np.zeros(-(-max(len(indices), 1) // PADDED) * PADDED, dtype=np.int64)
             filled[: len(indices)] = indices
-            key = jax.random.key(secrets.randbits(63))  # a fresh one for each step, which nobody keeps
+            key = jax.random.key(secrets.randbits(63))  # a fresh key for each step, which is not kept
             is_filling = np.arange(len(filled)) >= len(indices)
             weights, state = step(weights, state, key, features[filled], labels[filled], is_filling)
 

@@ -3,7 +3,7 @@
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/opacus_digits.py    # this; it needs epsilond-client, opacus and scikit-learn
 
-`EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. The digits are public; with private rows,
+`EPSILOND_URL` is the address of the server, and `EPSILOND_API_KEY` the key. The digits are public; with private rows,
 the accuracy on rows that the budget covers would be a release of its own, and would have to be charged.
 """
 
@@ -32,7 +32,7 @@ def main() -> int:
     options.add_argument("--epsilon", type=float, default=3.0, help="epsilon of the budget that is opened")
     options.add_argument("--epochs", type=int, default=20)
     given = options.parse_args()
-    warnings.simplefilter("ignore", UserWarning)  # torch's and Opacus' remarks about hooks and random numbers
+    warnings.simplefilter("ignore", UserWarning)  # warnings of torch and Opacus about hooks and random numbers
     with Client() as client:
         budget = open_budget(client, given.epsilon)
         print(f"budget      {budget.id}: epsilon {budget.epsilon.limit} at delta {DELTA}")
@@ -72,7 +72,7 @@ def train(client: Client, budget_id: str, epochs: int) -> None:
     (features, labels), test = rows()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-    engine = PrivacyEngine(accountant="rdp")  # secure_mode=True where the rows are private
+    engine = PrivacyEngine(accountant="rdp")  # use secure_mode=True where the rows are private
     model, optimizer, loader = engine.make_private(
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.5),

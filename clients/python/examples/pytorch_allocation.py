@@ -1,11 +1,11 @@
-"""Train with plain PyTorch on scikit-learn's digits, each record in one step of every epoch, under a budget.
+"""Train with plain PyTorch on scikit-learn's digits under a budget; each record is in one step of every epoch.
 
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/pytorch_allocation.py    # this; it needs epsilond-client, torch and scikit-learn
 
-`EPSILOND_URL` and `EPSILOND_API_KEY` say where the server is and who asks. The digits are public; with private rows,
+`EPSILOND_URL` is the address of the server, and `EPSILOND_API_KEY` the key. The digits are public; with private rows,
 the accuracy on rows that the budget covers would be a release of its own. The noise here is ordinary floating-point
-noise: its last bits may tell more than the account says, which runs that the service trains avoid.
+noise: its last bits may reveal more than is accounted for. Runs that the service trains avoid this.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def train(client: Client, budget: Budget, epochs: int) -> None:
     print(f"calibrated  noise multiplier {noise:.4f} for {event['count']} steps with all that the budget has left")
 
     (features, labels), test = rows()
-    torch.manual_seed(0)  # decides the first weights alone, in which no record has a part
+    torch.manual_seed(0)  # sets the initial weights only, which depend on no record
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     weights = {name: weight.detach() for name, weight in model.named_parameters()}
     generator = torch.Generator().manual_seed(secrets.randbits(63))

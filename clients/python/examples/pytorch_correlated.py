@@ -1,13 +1,13 @@
-"""Train with plain PyTorch on scikit-learn's digits, the noise of successive steps correlated, under a budget.
+"""Train with plain PyTorch and correlated noise on scikit-learn's digits under a budget.
 
     epsilond serve --migrate                      # the server; or make serve
     python clients/python/examples/pytorch_correlated.py    # this; it needs epsilond-client, torch and scikit-learn
 
 `dp_bandmf` plans the noise, and this loop draws it step by step: on the device, from a seed for each step. A checkpoint
-after each epoch has the noise of the last steps, so that a loop that was cut off goes on with the same stream; here
-that is done once, in the middle. It is as secret as the records. The digits are public; with private rows, the accuracy
-on rows that the budget covers would be a release of its own. The noise here is ordinary floating-point noise: its last
-bits may tell more than the account says, which runs that the service trains avoid.
+after each epoch holds the noise of the last steps, so that an interrupted loop can continue with the same stream; this
+example does so once, in the middle. The checkpoint is as secret as the records. The digits are public; with private
+rows, the accuracy on rows that the budget covers would be a release of its own. The noise here is ordinary
+floating-point noise: its last bits may reveal more than is accounted for. Runs that the service trains avoid this.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def train(client: Client, budget: Budget, epochs: int, device: torch.device) -> 
         f"calibrated  {chosen['bands']} bands for {event['count']} steps, {chosen['ratio']:.3f} times the error of one"
     )
 
-    torch.manual_seed(0)  # decides the first weights alone, in which no record has a part
+    torch.manual_seed(0)  # sets the initial weights only, which depend on no record
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).to(device)
     (features, labels), test = rows(device)
     point = parameters_to_vector(model.parameters()).detach()
@@ -89,7 +89,7 @@ def train(client: Client, budget: Budget, epochs: int, device: torch.device) -> 
             mean = noise.momentum * mean + (total + noise.draw()) / noise.divisor
             point = point - step_sizes[step] * mean
             if step == event["count"] // 2:
-                # As after a checkpoint: the loop goes on with noise that remembers the steps before.
+                # As after a checkpoint, the loop continues with noise that remembers the steps before.
                 noise = restored(saved(noise), noise_of(plan, len(point), device))
                 print(f"went on     after {step + 1} steps, {noise.steps_left} left")
 
@@ -105,7 +105,7 @@ def train(client: Client, budget: Budget, epochs: int, device: torch.device) -> 
 
 
 def noise_of(plan: Any, size: int, device: torch.device) -> CorrelatedNoise:
-    """Return the noise of a plan, drawn by torch where the model is: each step's from a seed of its own."""
+    """Return the noise of a plan, drawn by torch on the model's device from a separate seed for each step."""
 
     def draw(seed: int) -> torch.Tensor:
         return torch.randn(size, generator=torch.Generator(device).manual_seed(seed), device=device)
@@ -121,7 +121,7 @@ def saved(noise: CorrelatedNoise) -> bytes:
 
 
 def restored(checkpoint: bytes, noise: CorrelatedNoise) -> CorrelatedNoise:
-    """Return the noise as the checkpoint has it."""
+    """Return the noise in the state of the checkpoint."""
     noise.load_state_dict(torch.load(io.BytesIO(checkpoint), weights_only=True))
     return noise
 

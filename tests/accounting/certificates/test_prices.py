@@ -44,7 +44,7 @@ def test_the_amounts_that_are_charged_are_stated_and_verified(honest: bytes) -> 
     verdict = check(honest)
     assert verdict.verdict == "verified"
     assert f"mu squared {mu_squared}e-9 with failure {failure}e-18" in verdict.statement
-    assert any("adds up adaptively" in theorem for theorem in verdict.assumed)
+    assert any("adaptively chosen steps add up" in theorem for theorem in verdict.assumed)
     assert len(honest) < 8192
 
 

@@ -238,7 +238,7 @@ def test_who_tries_keys_is_told_429_and_a_valid_key_from_there_is_answered(
     body = assert_problem(refused, 429, "too_many_requests")
     assert created.token[-52:] not in refused.text
     assert int(refused.headers["retry-after"]) >= 1
-    assert "A valid key is still answered" in body["detail"]
+    assert "A valid key is still accepted" in body["detail"]
     assert ask(created.token).status_code == 200
     assert client.get("/v1/keys/self").status_code == 429, "no key at all counts as well"
     assert client.get("/health/live").status_code == 200

@@ -167,7 +167,7 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
     path.write_bytes(GOOD)
     with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "a") as opened:
         opened.writestr("tables/budgets.ndjson", b"")
-    with pytest.raises(ArchiveRefused, match="two members of one name"):
+    with pytest.raises(ArchiveRefused, match="two members with the same name"):
         read_all(path, path.read_bytes())
 
 

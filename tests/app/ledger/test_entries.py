@@ -389,7 +389,7 @@ def test_the_events_of_an_entry_are_those_in_their_place_alone() -> None:
         genuine + " {}",
     ):
         assert altered != genuine
-        with pytest.raises(ValueError, match=r"not of an entry alone|delimiter"):
+        with pytest.raises(ValueError, match=r"not exactly one entry|delimiter"):
             record_from_canonical(altered.encode())
 
 
@@ -436,5 +436,5 @@ def test_the_bytes_are_the_canonical_ones_of_all_members(record: EntryRecord) ->
     # Of the first version every member was there, and no other.
     first = record_from_canonical(canonical_bytes(members))
     assert (first.version, first.events, first.purpose) == (1, record.events, record.purpose)
-    with pytest.raises(ValueError, match="not of an entry alone"):
+    with pytest.raises(ValueError, match="not exactly one entry"):
         record_from_canonical(canonical_bytes(members | {"work": 1}))

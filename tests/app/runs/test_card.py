@@ -296,7 +296,9 @@ def test_nist_points_and_fields_of_the_registry_are_known_or_stay_open(service):
     assert fields["basic.data_curators"] is None
     assert fields["basic.intended_use"] is None
     for shown in (page.text, read_markdown(markdown)[0]):
-        assert shown.count("For the operator of the service to say:") == 2, "once for each list, and not at each point"
+        assert shown.count("The operator of the service has not said:") == 2, (
+            "once for each list, and not at each point"
+        )
         for name in [name for name, value in (points | fields).items() if value is None]:
             assert name in shown
 

@@ -76,7 +76,7 @@ def test_the_evaluation_is_in_the_plan_and_charged_from_the_beginning(quick: Ser
     assert (card["data"]["declared_size"], card["data"]["held_out_size"]) == (600, 200)
     findings = {point["point"]: point["finding"] for point in card["evaluation"]}
     assert "noisy vector of its scores on held-out rows" in findings["Query model"]
-    assert "public rows alone" not in findings["Utility"]
+    assert "only on public rows" not in findings["Utility"]
     [tuning] = [field["value"] for field in card["registry"] if field["field"].endswith("hyperparameter_tuning")]
     assert "The service chose from public numbers alone: " in tuning
     assert "evaluation.noise_multiplier" in tuning

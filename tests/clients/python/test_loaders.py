@@ -113,7 +113,7 @@ def test_a_reservation_begins_with_an_epoch(client: Client, budget: Budget) -> N
     """Halves of an epoch under two charges are not what either says: a record is in one of them for certain."""
     sampler = RandomAllocation(100, 12, num_bins=5)
     list(zip(range(7), sampler, strict=False))
-    with pytest.raises(ValueError, match="within an epoch"):
+    with pytest.raises(ValueError, match="in the middle of an epoch"):
         client.guard(budget, noise_multiplier=1.0, sampler=sampler)
     sampler.begin_epoch()
     assert sampler.steps_left == 2

@@ -45,7 +45,7 @@ def test_a_name_stands_wherever_an_id_does(client: Client, named: Budget) -> Non
 def test_a_name_that_nobody_has_is_refused_with_the_closest_ones(client: Client, named: Budget) -> None:
     with pytest.raises(ValueError, match=f"no budget within reach .* did you mean {named.name!r}"):
         client.budgets.get(f"{named.name}x")
-    with pytest.raises(ValueError, match=r"client\.budgets\.list\(\) has those there are"):
+    with pytest.raises(ValueError, match=r"client\.budgets\.list\(\) lists all within reach"):
         client.reservations.create("\N{SNOWMAN}" * 30, [gaussian(1.0)], purpose="p")
     with pytest.raises(NotFound):
         client.budgets.get("bud_doesnotexist")

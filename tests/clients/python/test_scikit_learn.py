@@ -130,7 +130,7 @@ def test_a_regression_on_a_table_with_categories(client: Client, budget: str) ->
         ({"bounds": {"a": "text"}}, X, X[:, 0] > 5, "bounds of 'a' must be two numbers"),
         ({"classes": [True]}, X, X[:, 0] > 5, "at least two classes"),
         ({"classes": [1, 2]}, X, X[:, 0] > 5, "a label in row"),
-        ({}, X[:3], X[:, 0] > 5, "as many rows as each other"),
+        ({}, X[:3], X[:, 0] > 5, "the same number of rows"),
         ({}, X, X > 5, r"y must be of shape \(n,\)"),
         ({}, np.where(X > 9, np.nan, X), X[:, 0] > 5, "NaN or infinity"),
         ({"bounds": {"a": (0, 10)}}, X, X[:, 0] > 5, r"shape \(n, 1\)"),

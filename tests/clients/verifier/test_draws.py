@@ -136,7 +136,7 @@ def _lost(events: tuple[Event, ...], relation: object) -> float:
 def test_what_the_engine_answers_is_verified(name: str) -> None:
     certificate, _ = _certified(name)
     assert len(certificate.data) <= 4096
-    assert any("h of a record seen" in assumed for assumed in certificate.assumed)
+    assert any("how often a record is drawn" in assumed for assumed in certificate.assumed)
     events, relation = CASES[name]
     with pytest.raises(NoCertificate, match="nobody attains it"):
         certify(MORE_THAN, events, relation, 1e-3, DELTA)

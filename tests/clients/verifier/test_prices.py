@@ -136,7 +136,7 @@ def test_a_step_has_the_mu_of_its_total_variation(law: Law, mu: float) -> None:
     "law", [Atoms(PURE, ((arb("0.5"), arb(-1)), (arb("0.5"), arb(1)))), Poisson(arb(5), arb("0.1"))]
 )
 def test_of_sampled_steps_and_of_answers_against_a_null_record_no_mu_is_known(law: Law) -> None:
-    with pytest.raises(CannotCheck, match="knows no mu"):
+    with pytest.raises(CannotCheck, match="knows no Gaussian DP"):
         replace(PRICE, exact=fmpq(10**6)).require_own([Step(law, 1, "")])
 
 

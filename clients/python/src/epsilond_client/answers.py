@@ -19,7 +19,7 @@ Amounts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Contains the truth. Charge `upper`; `estimate` is for plots."""
+    """An interval that contains the truth. Charge `upper`; `estimate` is for plots."""
 
     lower: float
     estimate: float
@@ -57,7 +57,7 @@ class Document(Mapping[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._fields,)
 
-    if not TYPE_CHECKING:  # Type checkers then see only the fields that a class declares.
+    if not TYPE_CHECKING:  # Type checkers do not see this method, so they know only the fields that a class declares.
 
         def __getattr__(self, name: str) -> Any:
             try:
@@ -256,7 +256,7 @@ class DatasetVersion(Document):
         declared_size: int
         capacity: int
         erased: bool
-        #: In the answer to whoever added the version alone; null if the service made it without some persons.
+        #: Only in the answer to whoever added the version; null if the service made the version without some persons.
         owner_report: Mapping[str, Any] | None
 
 
@@ -268,7 +268,7 @@ class Dataset(Document):
         id: str
         name: str
         public: bool
-        #: The newest version; the sizes are its own.
+        #: The newest version, which the sizes describe.
         version: int
         declared_size: int
         capacity: int
@@ -281,9 +281,9 @@ class Dataset(Document):
         rows_per_person: int | None
         held_out_share: float | None
         budget_id: str | None
-        #: For the owner of the data set alone.
+        #: Only the owner of the data set gets these.
         warnings: Sequence[Mapping[str, Any]]
-        #: In the answer to an upload alone.
+        #: Only in the answer to an upload.
         owner_report: Answer
 
 
@@ -304,7 +304,7 @@ class Key(Document):
         return token
 
 
-#: States in which a run stays.
+#: The states that a run never leaves.
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 _CLASSES: Mapping[str, type[Document]] = {"progress": Progress}
 

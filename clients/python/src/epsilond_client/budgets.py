@@ -16,7 +16,7 @@ from epsilond_client.answers import Answer, Budget, Entry, Event, Reservation
 from epsilond_client.naming import BudgetId, OfBudgets, budget_id, with_ids
 from epsilond_client.transport import Resource, identifier, path_to
 
-#: An id, or the object itself in its place.
+#: An id, or the reservation itself.
 ReservationId = str | Reservation
 Moment = str | datetime
 PAGE = 50
@@ -343,7 +343,7 @@ class Ledger(Resource):
         are written as they arrive."""
         target = Path(path)
         only = None if budget is None else budget_id(self._http, budget)
-        # Beside its place, so that it is moved there at once.
+        # The temporary file is in the target's folder, so that it can be moved in one step.
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with (

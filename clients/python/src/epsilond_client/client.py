@@ -19,9 +19,9 @@ from epsilond_client.transport import Resource, Transport, local_token, path_to
 if TYPE_CHECKING:
     from epsilond_client.samplers import Sampler
 
-#: Longer than the service takes over any answer.
+#: The seconds for a request; every answer of the service takes less.
 TIMEOUT_S = 150.0
-#: The time that an extension may take; the next one is tried soon.
+#: The seconds that an extension may take; the next attempt follows soon.
 _EXTENSION_S = 10.0
 
 

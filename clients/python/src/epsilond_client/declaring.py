@@ -12,7 +12,7 @@ from epsilond_client.events import gaussian
 if TYPE_CHECKING:
     from epsilond_client.samplers import Sampler
 
-#: A quotient so close above a whole number is that number: 1 / sample_rate is rarely exact.
+#: A quotient this close above a whole number counts as that number, since 1 / sample_rate is rarely exact.
 _ROUNDING = 1e-9
 
 
@@ -63,8 +63,8 @@ def training_event(
     if sampler is not None:
         if sampler.is_within_epoch:
             raise ValueError(
-                "the sampler is within an epoch, which is charged as a whole where it began: a reservation begins "
-                "with an epoch. Call begin_epoch() on it, which leaves out the rest of this one"
+                "the sampler is in the middle of an epoch, but a reservation must begin with a whole epoch. Call "
+                "begin_epoch() on the sampler, which skips the rest of the present one"
             )
         sampling = sampler.sampling
         if steps is None and epochs is None:
@@ -72,7 +72,9 @@ def training_event(
     if epochs is not None:
         steps = _steps_of(epochs, steps, sampling_probability)
     if steps is None:
-        raise ValueError("say how many steps may be taken, or with a sample_rate how many epochs; a sampler knows")
+        raise ValueError(
+            "say how many steps may be taken or, with a sample_rate, how many epochs; a sampler needs neither"
+        )
     if operator.index(steps) < 1:
         raise ValueError(f"steps must be 1 or more, got {steps}")
     return gaussian(noise_multiplier, sampling_probability=sampling_probability, sampling=sampling, count=steps)
@@ -92,8 +94,8 @@ def _steps_of(epochs: int, steps: int | None, sampling_probability: float | None
         raise ValueError(f"say how many epochs, or how many steps, and not both: got {epochs} and {steps}")
     if sampling_probability is None:
         raise ValueError(
-            "epochs go with sample_rate, from which their steps follow: say steps here, or leave both out where a "
-            "sampler knows"
+            "epochs need a sample_rate, which gives their number of steps: give steps instead, or neither with a "
+            "sampler"
         )
     if operator.index(epochs) < 1:
         raise ValueError(f"epochs must be 1 or more, got {epochs}")

@@ -11,7 +11,7 @@ from epsilond_client.answers import ENDED, ProgressMessage, Run
 from epsilond_client.problems import ProblemError, RateLimited, RunFailed, Unavailable
 from epsilond_client.transport import Transport
 
-#: Between two questions, where nobody tells.
+#: The seconds between two polls, if the service does not stream.
 POLL_S = 1.0
 
 
@@ -38,7 +38,7 @@ def follow(http: Transport, path: str) -> Iterator[ProgressMessage]:
                     return
         except Unavailable:
             pass
-        # This one is tried again for as long as any request: whoever is gone for good is an error here.
+        # This request is retried as often as any other, so a service that is gone for good raises an error here.
         run = http.get(path, Run)
         if run.has_ended:
             if heard != _event_id(run):
@@ -74,7 +74,7 @@ def _told_or_asked(http: Transport, path: str, deadline: float | None) -> Iterat
             yield from follow(http, path)
             return
         except RateLimited:
-            pass  # Too many listen already; asking is always possible.
+            pass  # There are too many listeners already, but polling is always possible.
     told: str | None = None
     while True:
         run = http.get(path, Run)

@@ -35,10 +35,10 @@ from epsilond_client.transport import plain
 T = TypeVar("T")
 log = logging.getLogger("epsilond_client")
 
-#: More time is asked for so often while a hold lasts: two of three may fail.
+#: A hold is extended this many times as often as it must be, so that attempts in between may fail.
 _EXTENSIONS = 3
 _SHORTEST_WAIT_S = 0.3
-#: Answers to a start that tell of somebody else, or of an earlier process with the same key.
+#: The problems that say that somebody else made the start, or an earlier process with the same key.
 _ANOTHERS = frozenset({"already_started", "already_resolved", "expired", "owned_by_run"})
 
 
@@ -86,7 +86,7 @@ class HeldReservation:
         self._certificate = certificate
         self._start_on_entry = start
         self._key = idempotency_key
-        # This key belongs to this object alone: the answer to another's start is no permission to draw noise.
+        # The key belongs only to this object: an answer to another object's start does not permit drawing noise.
         self._start_key = str(uuid.uuid4())
         self._reservation: Reservation | None = None
         self._taken = 0
@@ -206,7 +206,7 @@ class HeldReservation:
             give_up_tail: State that no noise was drawn for the rest, so that its cost is given back.
         """
         with self._lock:
-            # Before it is asked: a step after it, or after a lost answer, would not be charged.
+            # This is set before the request: a step after it, or after a lost answer, would not be charged.
             self._ended.set()
             if events is None:
                 events = self._counted()
@@ -249,7 +249,7 @@ class HeldReservation:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if os.getpid() != self._process:
-            return  # A fork leaves the block, and has nothing to say about what the process that made it does.
+            return  # A forked process leaves the block here, and must not settle what its parent is doing.
         self._ended.set()
         if self._resolved:
             return
@@ -262,7 +262,7 @@ class HeldReservation:
             failure.add_note(self._standing(failure))
             raise
         if not self._started:
-            # After the charge: where warnings are errors, this raises.
+            # The warning comes after the charge, because it raises where warnings are errors.
             warnings.warn(
                 f"the block ended without one step that the reservation {self.id} saw, so all of it is charged: take "
                 "steps through it (guard.steps, take), or call void() where nothing was drawn",
@@ -278,7 +278,7 @@ class HeldReservation:
             )
 
     def _ask_for_start(self) -> None:
-        # Under one key however often: after a lost answer the service says whether it was this start that was done.
+        # All attempts use one key: after a lost answer, the service says whether it was this start that was made.
         self._maybe_started = True
         try:
             self._reservation = self._reservations.start(self.reservation, idempotency_key=self._start_key)
@@ -310,9 +310,10 @@ class HeldReservation:
             if problem.code != "already_started" or not self._maybe_started:
                 raise
             if self._key is not None:
-                # Another process may have found the reservation under it: refused if that one's start was done.
+                # Another process may have found the same reservation; this is refused if that process made the start.
                 self._ask_for_start()
-            # This process's own start was done and its answer lost. Nothing was drawn; one step is the least charge.
+            # This process's start was made and its answer lost. Nothing was drawn, and one step is the smallest
+            # possible charge.
             self.commit(events=[{**self._events[0], "count": 1}])
 
     def _counted(self) -> list[Event] | None:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-#: Datasets of Grain that leave each element at its place; others reorder, repeat, drop or cut.
+#: The dataset classes of Grain that keep each element at its index; others reorder, repeat, drop or cut elements.
 _KEEP_THEIR_PLACES = (
     "SourceMapDataset",
     "MapMapDataset",
@@ -21,8 +21,8 @@ _KEEP_THEIR_PLACES = (
     "RandomMapIterDataset",
     "WithOptionsIterDataset",
 )
-#: Schemes that cost less because batches are drawn at random and kept secret, or because a record's steps are never
-#: close. Any order of another schedule that is fixed in advance costs the same, so that there is nothing to look at.
+#: The schemes that cost less because batches are drawn at random and kept secret, or because a record's steps are far
+#: apart. For any other schedule that is fixed in advance every order costs the same, so its loader is not examined.
 _LOOKED_AT = (
     "poisson",
     "truncated_poisson",

@@ -24,7 +24,7 @@ from epsilond_client.answers import Answer
 FORMAT_VERSION = 1
 
 FloatArray = npt.NDArray[np.float64]
-#: Rows: a table by column names (pandas, Polars, a dict of columns), a list of dicts, or a 2-D array.
+#: Rows: a table with column names (pandas, Polars, a dict of columns), a list of dicts, or a 2-D array.
 Rows = Any
 
 
@@ -72,7 +72,8 @@ class Model:
         """Read a model file (``GET /v1/runs/{id}/model?format=npz``).
 
         Raises:
-            ValueError: these are not the bytes of a model file, or the file was made before files were complete.
+            ValueError: these are not the bytes of a model file, or the file is from a version whose files were
+                incomplete.
         """
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
@@ -205,7 +206,7 @@ def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> di
 
 def names_of(rows: Rows) -> list[Any] | None:
     """Return the names of a table's columns; None if the rows are no table of pandas, Polars or Arrow."""
-    # Arrow's tables have names beside columns.
+    # Arrow's tables have both names and columns.
     named = getattr(rows, "column_names", getattr(rows, "columns", None))
     return None if named is None else list(named)
 
@@ -271,7 +272,7 @@ def _scaled(column: Mapping[str, Any], cells: npt.NDArray[Any]) -> FloatArray:
     values, lower, upper = numbers_in(column["name"], cells), column["lower"], column["upper"]
     if lower == upper:
         return np.zeros((len(values), 1))
-    # The operations of the service, in their order: another order has other last bits.
+    # These are the service's operations in the service's order: another order would change the last bits.
     half_width, middle = upper / 2.0 - lower / 2.0, upper / 2.0 + lower / 2.0
     clipped = np.clip(values, lower, upper)
     return np.asarray(np.clip((clipped - middle) / half_width, -1.0, 1.0).reshape(-1, 1))

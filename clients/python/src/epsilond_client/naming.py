@@ -10,11 +10,11 @@ from typing import Any
 from epsilond_client.answers import Budget, Dataset
 from epsilond_client.transport import Resource, Transport, identifier, path_to
 
-#: An id, or in its place the object itself or its name.
+#: An id, a name, or the budget itself.
 BudgetId = str | Budget
 DatasetId = str | Dataset
 
-#: The number of items that are fetched of a list at once: the longest page that the service has.
+#: The number of items of a list that are fetched at once: the longest page of the service.
 _PAGE = 200
 _SUGGESTIONS = 3
 
@@ -50,13 +50,13 @@ class _Kind:
                 f"{len(found)} {self.noun}s within reach are named {given!r}: give the id of one, of {places}"
             )
         close = get_close_matches(given, [each.name for each in all_of_them], _SUGGESTIONS)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{self.hint} has those there are"
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{self.hint} lists all within reach"
         raise ValueError(f"no {self.noun} within reach of this key is named {given!r}: {hint}")
 
 
 _BUDGETS = _Kind("budget", "bud_", "/v1/budgets", Budget, "client.budgets.list()")
 _DATASETS = _Kind("data set", "ds_", "/v1/datasets", Dataset, "client.datasets.list()")
-#: Fields of requests that name one.
+#: The fields of requests that hold an id which a name may stand for.
 _FIELDS = {"budget_id": _BUDGETS, "parent_id": _BUDGETS, "dataset_id": _DATASETS, "test_dataset_id": _DATASETS}
 
 

@@ -35,7 +35,7 @@ import numpy as np
 KEY_BYTES = 32
 _KIND = "correlated_steps"
 
-#: From a seed to standard normal numbers that follow from it alone, shape (size,), in an array of one's own library.
+#: Maps a seed to standard normal numbers that depend on nothing else: shape (size,), in an array of the user's library.
 Draw = Callable[[int], Any]
 
 
@@ -137,7 +137,7 @@ class CorrelatedNoise:
         return self._declared() | {"key": self._key.hex(), "step": self._done, "earlier": list(self._earlier)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state.
+        """Continue from a state.
 
         Without the noise of earlier steps, the next step would belong to another C, which was not charged.
 

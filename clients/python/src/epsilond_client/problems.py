@@ -87,7 +87,7 @@ class ProblemError(EpsilondError):
         return "\n".join([text, *lines])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Across processes (multiprocessing, Dask) with everything that it says.
+        # Pickling between processes (multiprocessing, Dask) keeps everything that the problem says.
         state = {"errors": self.errors, "request_id": self.request_id, "members": self.members}
         return _restored, (type(self), self.status, self.code, self.detail, state)
 
@@ -117,20 +117,20 @@ class BudgetExceeded(Conflict):
 
     @property
     def cost(self) -> Mapping[str, Any]:
-        """The cost of the events, in the fields of the budget's filter."""
+        """Return the cost of the events, in the fields of the budget's filter."""
         cost: Mapping[str, Any] = self.members["cost"]
         return cost
 
     @property
     def remaining(self) -> Mapping[str, Any]:
-        """The most that the next charge may cost."""
+        """Return the most that the next charge may cost."""
         remaining: Mapping[str, Any] = self.members["remaining"]
         return remaining
 
     @property
     def price(self) -> Mapping[str, Any] | None:
-        """The cost as an epsilon: ``tight`` and ``charged`` for the plan alone, the increase ``adds``, and the rest
-        ``left``."""
+        """Return the cost as an epsilon: ``tight`` and ``charged`` for the plan alone, the increase ``adds``, and the
+        rest ``left``."""
         price: Mapping[str, Any] | None = self.members.get("price")
         return price
 
@@ -221,5 +221,5 @@ def _restored(kind: type[ProblemError], status: int, code: str, detail: str, sta
 
 
 def _amounts(amounts: Mapping[str, Any]) -> str:
-    """Return only single numbers, since one amount for each order would fill the screen."""
+    """Return the amounts that are single numbers; one amount for each order would fill the screen."""
     return ", ".join(f"{name} {value}" for name, value in amounts.items() if not isinstance(value, list | Mapping))

@@ -10,15 +10,16 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from html import escape
 from typing import Any
 
-#: Shown once, in the answer that made it, and in no rendering: those end up in logs and in saved notebooks.
+#: Fields that only the answer that made them contains. No rendering shows them, since renderings end up in logs and
+#: saved notebooks.
 SECRET = frozenset({"token", "secret"})
 INTERVAL = frozenset({"lower", "estimate", "upper"})
 
-#: Limits on what a table shows of a text, of a list, and of nested documents.
+#: The limits on what a table shows of a text, of a list, and of nested documents.
 _LONGEST_TEXT, _LONGEST_LIST, _DEEPEST = 300, 10, 3
-#: The quantity in which a budget states its limit: one of them has a value.
+#: The quantities in which a budget may state its limit; one of them has a value.
 _QUANTITIES = ("epsilon", "rho", "mu")
-#: The parts of a card that readers ask for first; the rest is folded.
+#: The parts of a card that readers look for first; the rest is folded.
 _FIRST_OF_A_CARD = ("achieved", "privacy_unit", "neighbors", "algorithm", "data", "scores", "charge", "plan_hash")
 
 

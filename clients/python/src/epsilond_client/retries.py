@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import httpx2
 
-#: No connection was made, so nothing was asked.
+#: The errors after which nothing was sent, because no connection was made.
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-#: Answers that say: not now. 507: the disk was full, and nothing was written.
+#: The statuses of answers that ask to try later. After 507 the disk was full, and nothing was written.
 _LATER = frozenset({429, 502, 503, 504, 507})
-#: The only answers after which certainly nothing was done, even without an idempotency key.
+#: The only statuses after which certainly nothing was done, even without an idempotency key.
 _NOTHING_DONE = frozenset({429})
-#: Another request with the same key is still running; its answer is the one to have.
+#: The code for another request with the same key that is still running, whose answer should be awaited.
 STILL_RUNNING = "request_in_progress"
 
 

@@ -24,7 +24,7 @@ from epsilond_client.retries import Clock, Retries, may_try_again, retry_after
 
 _LOCAL_NAME = "localhost"
 _TOKEN_LINE = re.compile(r"Authorization: Bearer ([!-~]+)")
-#: Makes the content of a request's body for each attempt, since a file must be read from its beginning again.
+#: Makes the content of a request's body for each attempt, since a file must be read from its beginning each time.
 Content = Callable[[], Mapping[str, Any]]
 D = TypeVar("D", bound=Document)
 
@@ -58,7 +58,7 @@ class Transport:
         self.base_url = base_url.rstrip("/")
         self._retries = retries
         self._clock = clock or Clock()
-        # Redirects are not followed: they would take the key elsewhere. No proxy sees what is meant for this machine.
+        # Redirects are not followed, since they would take the key elsewhere. Requests to this machine use no proxy.
         self._http = httpx2.Client(base_url=self.base_url, headers=headers, trust_env=not is_local)
         self._timeout = httpx2.Timeout(timeout, connect=min(timeout, 10.0))
 
@@ -91,7 +91,7 @@ class Transport:
                 return
 
     def ask(self, path: str, request: Mapping[str, Any] | None, answer: type[D], **params: Any) -> D:
-        """Send a POST that writes nothing."""
+        """Send a POST that writes nothing, and return the answer."""
         return answer(_object(self._attempt("POST", path, params=params, content=json_body(request))))
 
     def write(
@@ -246,7 +246,7 @@ def _json(response: httpx2.Response) -> Any:
 
 
 def _no_answer(error: httpx2.TransportError, url: httpx2.URL, key: str | None) -> Unavailable:
-    # The library's own words name the cause, and never a header; the address has neither user nor query.
+    # The library's message names the cause and never a header; the address has neither user nor query.
     problem = Unavailable(0, "no_answer", f"no answer came from {url}: {str(error) or type(error).__name__}")
     problem.idempotency_key = key
     return problem
@@ -295,7 +295,7 @@ def _parts(base_url: str) -> SplitResult | None:
     try:
         parts = urlsplit(base_url)
         is_one = parts.scheme in ("http", "https") and parts.port != 0 and (parts.hostname or "").encode("idna") != b""
-    except ValueError:  # of brackets, of the port, or of the name
+    except ValueError:  # the brackets, the port or the name is malformed
         return None
     has_more = parts.username is not None or parts.query or parts.fragment
     return parts if is_one and not has_more and base_url.isprintable() and " " not in base_url else None
@@ -310,7 +310,7 @@ def _is_loopback(host: str) -> bool:
 
 def _checked_key(api_key: str) -> str:
     if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise ValueError("api_key is not one of epsilond's: it has no spaces and no other characters than ASCII's")
+        raise ValueError("api_key is not one of epsilond's: those consist of ASCII characters without spaces")
     return api_key
 
 

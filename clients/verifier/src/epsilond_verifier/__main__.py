@@ -11,7 +11,7 @@ _USAGE = "usage: epsilond-verify CERTIFICATE.json ...   (- reads one certificate
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check certificates and say what was proved, and what was assumed."""
+    """Check the certificates in files, print what was proved and what was assumed, and return the exit status."""
     names = sys.argv[1:] if arguments is None else arguments
     if not names or any(name.startswith("-") and name != "-" for name in names):
         print(_USAGE, file=sys.stderr)

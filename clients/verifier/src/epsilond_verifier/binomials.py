@@ -1,4 +1,4 @@
-"""Binomial probabilities in balls: of 1e13 records, too."""
+"""Binomial probabilities in balls, even of 1e13 records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def hits(trials: int, q: arb, most: int) -> list[arb]:
 
 
 def tail(trials: int, q: arb, least: int) -> arb:
-    """Return P(Bin(trials, q) >= least), 0 < q < 1: masses from ``least`` on, or 1 less those before it."""
+    """Return P(Bin(trials, q) >= least) for 0 < q < 1, from the masses from ``least`` on or, if these are most of all,
+    from the others."""
     if least > trials:
         return arb(0)
     if least <= trials * q:
@@ -24,10 +25,10 @@ def tail(trials: int, q: arb, least: int) -> arb:
 
 
 def most_displaced(most_records: int, q: arb, size: int) -> arb:
-    """Return the largest g(n) = B P(Bin(n, q) > B) / n of all n up to ``most_records``.
+    """Return the largest g(n) = B P(Bin(n, q) > B) / n over all n up to ``most_records``, where B is ``size``.
 
-    g(n + 1) / g(n) = (n + 1/R(n)) / (n + 1), where R(n) = P(Bin(n, q) > B) / (n q P(Bin(n, q) = B)) rises with n. So g
-    is largest at the first n whose R is more than 1.
+    g(n + 1) / g(n) = (n + 1/R(n)) / (n + 1), where R(n) = P(Bin(n, q) > B) / (n q P(Bin(n, q) = B)) increases with n.
+    So g is largest at the first n for which R is more than 1.
     """
     rising, peak = size, most_records
     with ctx.workprec(min(ctx.prec, _BITS_OF_SEARCH)):
@@ -41,16 +42,16 @@ def most_displaced(most_records: int, q: arb, size: int) -> arb:
 
 
 def _mass(trials: int, q: arb, place: int) -> arb:
-    """Return P(Bin(trials, q) = place), whose factorials lose the digits of the number of trials."""
+    """Return P(Bin(trials, q) = place). Extra bits make up for the digits that the factorials lose."""
     with ctx.extraprec(64):
         found = (arb(trials + 1).lgamma() - arb(place + 1).lgamma() - arb(trials - place + 1).lgamma()).exp()
         return found * q**place * (1 - q) ** (trials - place)
 
 
 def _odds(trials: int, q: arb, place: int, enough: arb | None = None) -> arb:
-    """Return P(Bin(trials, q) > place) / P(Bin(trials, q) = place), or something above ``enough`` that is at most it.
+    """Return P(Bin(trials, q) > place) / P(Bin(trials, q) = place), or a lower bound of it that is above ``enough``.
 
-    Ratios of neighbouring masses fall, so that from some term on the rest is less than a geometric series.
+    The ratios of neighbouring masses decrease, so from some term on the rest is less than a geometric series.
     """
     term, total, odds = arb(1), arb(0), q / (1 - q)
     for k in range(place, min(trials, place + _MOST_TERMS)):

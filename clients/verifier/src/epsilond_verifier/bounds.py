@@ -1,4 +1,4 @@
-"""Bounds of delta. A bound has a side: one that holds from above can never be read as one from below."""
+"""Bounds of delta. Upper and lower bounds have different types, so neither can be taken for the other."""
 
 from __future__ import annotations
 
@@ -10,57 +10,58 @@ from flint import acb, arb
 
 
 class CannotCheck(Exception):
-    """The statement cannot be judged: the certificate is malformed, or its numbers do not decide."""
+    """The statement cannot be judged, because the certificate is malformed or its numbers leave it open."""
 
 
 def refuse_unless(condition: object, reason: str) -> None:
-    """Go on only if ``condition`` is true. A comparison of balls that overlap, or are NaN, is false."""
+    """Raise `CannotCheck` unless ``condition`` is true. A comparison of balls that overlap, or are NaN, is false."""
     if not bool(condition):
         raise CannotCheck(reason)
 
 
 def require(condition: object, what: str) -> None:
-    """Go on only if ``what`` is certain, by balls."""
+    """Raise `CannotCheck` unless a comparison of balls makes ``what`` certain."""
     refuse_unless(condition, f"not certain that {what}")
 
 
 Above = NewType("Above", arb)
 Below = NewType("Below", arb)
-#: The ball of all numbers, with which no comparison is certain.
+#: The ball of all real numbers, with which no comparison is certain.
 _NOTHING = arb(0, "inf")
 _NOT_ABOVE, _NOT_BELOW = Above(_NOTHING), Below(_NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """What is proved in one direction: delta is at most some number of ``above``, and at least some of ``below``."""
+    """The proved bounds in one direction: delta is at most some number in ``above``, and at least some number in
+    ``below``."""
 
     above: Above = _NOT_ABOVE
     below: Below = _NOT_BELOW
 
     @classmethod
     def of(cls, delta: arb) -> Enclosure:
-        """Return both sides, of a ball that contains delta."""
+        """Return both bounds from one ball that contains delta."""
         return cls(Above(delta), Below(delta))
 
     def wider(self, above: arb, below: arb) -> Enclosure:
-        """Return bounds of what is at most ``above`` more and ``below`` less."""
+        """Return the bounds of a delta that may be larger by ``above`` and smaller by ``below``."""
         return Enclosure(Above(self.above + above), Below(self.below - below))
 
     def is_at_most(self, delta: arb) -> bool:
-        """Return whether the whole ball above is certainly at most ``delta``."""
+        """Return whether all of the upper ball is certainly at most ``delta``."""
         return bool(self.above <= delta)
 
     def is_more_than(self, delta: arb) -> bool:
-        """Return whether the whole ball below is certainly above ``delta``."""
+        """Return whether all of the lower ball is certainly above ``delta``."""
         return bool(self.below > delta)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place e with proofs, one for each direction, that enclose delta there.
+    """A value e of epsilon, with one proof for each direction that encloses delta there.
 
-    ``most``: what they are to prove from above. ``least``: the statement is false where delta is more.
+    ``most`` is the upper bound that the proofs must give. If delta is above ``least``, the statement is false.
     """
 
     e: arb

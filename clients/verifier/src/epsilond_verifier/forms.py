@@ -1,7 +1,7 @@
-"""The forms of a proof for one direction: each reads its witness and encloses delta(e), at any e, as far as it can.
+"""The forms of a proof for one direction. Each reads its witness, and bounds delta(e) at any e as tightly as it can.
 
-A witness is not trusted: it says where to look, and every bound is evaluated for what it says. The theorems are
-proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.md (A, B and C).
+A witness is not trusted: it only says where to evaluate bounds, and each bound is valid for any choice. The theorems
+are proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.md (A, B and C).
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, MixtureTransform, Place, Transform, blurred, powers, read_place
 
 _MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS, _MOST_LAPLACE = 400_000, 10**8, 200_000, 10_000, 1000
-#: The work of finding a node, of turning a line's sum to another e, and of finding a place, in nodes at points.
+#: The work of finding a node, of moving a line's sum to another e, and of finding a place, in evaluations of nodes; and
+#: the most doublings.
 _OF_NODE, _OF_SUM, _OF_PLACE, _DOUBLINGS = 100, 4, 10_000, 60
 _TILTS, _GOLDEN = (1e-9, 1e9), 0.618
-#: It encloses delta at e. What does not depend on e is found once.
+#: Maps e to an enclosure of delta at e. The parts that do not depend on e are computed once.
 Proof = Callable[[arb], Enclosure]
 
 
@@ -44,14 +45,14 @@ class Work:
     left: int = _MOST_WORK
 
     def take(self, nodes: int, points: int) -> None:
-        """Refuse work beyond the limit."""
+        """Subtract this work, and raise `CannotCheck` if it exceeds what is left."""
         self.left -= nodes * points
-        refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points it is more than {_MOST_WORK} in all")
+        refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points the work exceeds {_MOST_WORK} in all")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question: delta of these steps in one direction, at several epsilons."""
+    """A question: the delta of these steps in one direction, at ``times`` epsilons."""
 
     steps: Sequence[Step]
     direction: str
@@ -60,11 +61,12 @@ class Asked:
 
 
 def read_form(reader: Reader, asked: Asked) -> Proof:
-    """Read the witness of one direction, with all limits.
+    """Read the witness of one direction, and check all its limits.
 
-    ``kept``: of each step at most this many records in a batch, or branches; 0 for all. What is left out of P and of Q
-    weighs at most w in all steps, so that delta is at most w more, and at least e^e w less. ``draws``: the shares of
-    each step of draws. Another choice may lose less: nothing follows from below.
+    ``kept`` limits, for each step, the records in a batch or the branches that are considered; 0 keeps all. The parts
+    of P and of Q that are left out have a mass of at most w over all steps, so delta may be larger by up to w, and
+    smaller by up to e^e w. ``draws`` has the shares of each step of draws with replacement. Other shares might lose
+    less, so there is no lower bound then.
     """
     number = len(asked.steps)
     kept = reader.wholes("kept", number, 0, laws.MOST_IN_GROUP) if reader.has("kept") else [0] * number
@@ -88,17 +90,18 @@ def read_form(reader: Reader, asked: Asked) -> Proof:
 
 
 def _closed(_reader: Reader, asked: Asked) -> Proof:
-    """One step, or full batches alone, whose normal losses add up to one: delta is P - e^e Q where the loss is above e.
+    """Return the exact delta, which is P - e^e Q over the losses above e, of one step or of full batches only. The
+    normal losses of full batches add up to one normal loss.
 
-    Sampled: the loss of remove is above e exactly beyond a place. For add, P and Q are exchanged and it is before the
-    place with -e for e. A batch of a fixed size has the delta of remove, since e >= 0. Laplace noise: delta =
-    (1 - e^((e - lam)/2))_+. A mixture has the weighted sum of its branches' deltas.
+    For sampled batches, the loss of remove is above e exactly beyond a place. For add, P and Q are exchanged, and the
+    loss is above e exactly before the place for -e. A batch of a fixed size has the delta of remove, since e >= 0. For
+    Laplace noise, delta = (1 - e^((e - lam)/2))_+. The delta of a mixture is the weighted sum of its branches' deltas.
     """
     law, alone = asked.steps[0].law, len(asked.steps) == asked.steps[0].count == 1
     normal = [step.count * step.law.mu_squared for step in asked.steps if isinstance(step.law, Normal)]
     if len(normal) == len(asked.steps):
         law, alone = Normal(sum(normal, arb(0))), True
-    refuse_unless(alone and not isinstance(law, Atoms | OnGrid), "the closed form is that of one step of noise")
+    refuse_unless(alone and not isinstance(law, Atoms | OnGrid), "the closed form holds only for one step of noise")
     branches = law.branches if isinstance(law, Mixture) else ((arb(1), law),)
     asked.work.take(_OF_PLACE * len(branches), asked.times)
 
@@ -121,13 +124,13 @@ def _closed(_reader: Reader, asked: Asked) -> Proof:
 
 
 def _place(law: Sampled, level: arb) -> arb:
-    """Enclose the x where dP/dQ is ``level``: it rises, from p_0 or 0 on."""
+    """Enclose the x at which dP/dQ, which increases from p_0 or 0, is ``level``."""
     low, high = -law.s, law.s
     for _ in range(_DOUBLINGS):
         low, high = (low if law.ratio(low) < level else 2 * low), (high if law.ratio(high) > level else 2 * high)
     require(law.ratio(low) < level and law.ratio(high) > level, "the loss reaches epsilon")
     for _ in range(2 * ctx.prec):
-        # Not halfway: where the place is 0 or 1/2 that may be it, and no ball decides there.
+        # The split is not at the middle, since the solution may be exactly 0 or 1/2, where no ball can decide.
         middle = arb((low + (high - low) * _GOLDEN).mid())
         at = law.ratio(middle)
         if not (at < level or at > level):
@@ -137,7 +140,7 @@ def _place(law: Sampled, level: arb) -> arb:
 
 
 def _bounded(_reader: Reader, asked: Asked) -> Proof:
-    """The losses add up to at most e: delta is 0. Nothing else follows, so that there is no other answer."""
+    """Prove that delta is 0, because the losses add up to at most e. This form can prove nothing else."""
 
     def prove(e: arb) -> Enclosure:
         require(laws.sum_of_largest(asked.steps, asked.direction) <= e, "the largest loss is at most epsilon")
@@ -147,13 +150,14 @@ def _bounded(_reader: Reader, asked: Asked) -> Proof:
 
 
 def _outcomes(_reader: Reader, asked: Asked) -> Proof:
-    """Equal steps whose losses are base + k gap: those of T steps are T base + k gap, with the masses of a power.
+    """Sum over the outcomes of equal steps whose losses are base + k gap. T steps have the losses T base + k gap, and
+    the coefficients of a polynomial's T-th power are their probabilities.
 
-    Masses are rounded down. Delta is the sum of mass (1 - e^(e - loss))_+, so the missing mass adds at most itself.
+    These are rounded down. Delta is the sum of mass (1 - e^(e - loss))_+, so the missing mass adds at most itself.
     """
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Atoms | laws.DiscreteLaplace | laws.DiscreteGaussian):
-        raise CannotCheck("the sum over outcomes is that of equal steps with outcomes at equal distances")
+        raise CannotCheck("the sum over outcomes is only for equal steps with outcomes at equal distances")
     last = count * (law.number - 1)
     refuse_unless(last <= _MOST_TERMS, f"the sum over outcomes has at most {_MOST_TERMS} terms, not {last}")
     asked.work.take(_OF_NODE * (1 + asked.times), last)
@@ -216,7 +220,7 @@ def _laplace(_reader: Reader, asked: Asked) -> Proof:
 
 @dataclass(frozen=True, slots=True)
 class Tilted:
-    """This evaluates the transforms of all steps at a tilt c."""
+    """The transforms of all steps at a tilt c."""
 
     c: arb
     places: list[tuple[Place, int]]
@@ -230,11 +234,12 @@ class Tilted:
         return cls(arb(reader.real("tilt", *_TILTS)), places)
 
     def transforms(self) -> list[tuple[Transform, int]]:
-        """Return M of each step, with their numbers."""
+        """Return the transform M of each step, with the number of equal steps."""
         return [(place.at(self.c), count) for place, count in self.places]
 
     def chernoff(self, window: arb) -> Callable[[arb], arb]:
-        """Return V(c) = M(c) B(c) e^(-c e) >= delta(e), M(c) bounded from above, with a window's variance."""
+        """Return the upper bound V(c) = M(c) B(c) e^(-c e) of delta(e) as a function of e, for losses with a window of
+        this variance. M(c) is itself bounded from above."""
 
         @cache
         def constant() -> arb:
@@ -247,26 +252,26 @@ class Tilted:
 
 
 def _chernoff(reader: Reader, asked: Asked) -> Proof:
-    """delta(e) <= V(x) at one tilt."""
+    """Prove delta(e) <= V(x) at one tilt x."""
     bound = Tilted.read(reader, asked).chernoff(arb(0))
     return lambda e: Enclosure(Above(bound(e)))
 
 
-#: From the steps at a tilt, and the distance and the number of a line's points: M at each, its envelope beyond, and the
-#: mass of the law.
+#: Takes the steps at a tilt, and the spacing and the number of a line's points. Returns M at each point, an envelope of
+#: M beyond them, and the mass of the law.
 Compose = Callable[[Tilted, arb, int], tuple[list[acb], arb, arb]]
 
 
 def _line(reader: Reader, asked: Asked, eta: arb, compose: Compose, nodes: int = 0) -> Proof:
-    """Theorem 1's sum at z_k = c + ikh, k < N, h = 2 pi / P, with a window of variance eta^2 by Theorem 4.
+    """Evaluate Theorem 1's sum at z_k = c + ikh, k < N, h = 2 pi / P, with a window of variance eta^2 by Theorem 4.
 
     S - beyond - aliases - window <= delta <= S + beyond, since aliases are nonnegative. ``far`` has the tilt x > c that
-    bounds aliases on the right. Without it there is no bound from below.
+    bounds the aliases on the right. Without it there is no lower bound.
 
     S = (h/pi) times the sum of Re term_k, half of the first, term_k = M(z_k) e^(eta^2 z (z+1) / 2 - z e) / (z (z+1)).
-    beyond: |term_k| is at most as the envelope says, and 1/k^2 at most the integral of 1/x^2 over k - 1/2 .. k + 1/2.
-    aliases = mass (1/(e^(cP) - 1) + V(x)/(e^((x-c)P) - 1)) + mass - 1; delta <= 1 on the left.
-    window = eta^2 e^(eta^2/8) times the sum without the factor 1/(z (z+1)), and what is beyond it.
+    beyond bounds the terms from k = N on: |term_k| by the envelope, 1/k^2 by the integral of 1/x^2 over k -+ 1/2.
+    aliases = mass (1/(e^(cP) - 1) + V(x)/(e^((x-c)P) - 1)) + mass - 1, with delta <= 1 on the left.
+    window = eta^2 e^(eta^2/8) times the same sum, and its terms beyond, without the factor 1/(z (z+1)).
     """
     points, period = reader.whole("points", 2, _MOST_POINTS), arb(reader.real("period", 1e-12, 1e12))
     tilted = Tilted.read(reader, asked)
@@ -310,7 +315,7 @@ def _line(reader: Reader, asked: Asked, eta: arb, compose: Compose, nodes: int =
 
 
 def _contour(reader: Reader, asked: Asked) -> Proof:
-    """The line of the whole law."""
+    """Evaluate the sum of `_line` for the whole law."""
 
     def compose(tilted: Tilted, h: arb, points: int) -> tuple[list[acb], arb, arb]:
         envelope, values = arb(1), [acb(1)] * points
@@ -323,14 +328,14 @@ def _contour(reader: Reader, asked: Asked) -> Proof:
 
 
 def _cut(reader: Reader, asked: Asked) -> Proof:
-    """Theorem 5 for equal steps with one cut. M_above is the transform of the part above the cut.
+    """Apply Theorem 5 to equal steps with one cut. M_above is the transform of the part above the cut.
 
-    The profile D of P^T - P_below^T has the transform M^T - (M - M_above)^T, at most T M(c)^(T-1) |M_above| in modulus,
-    and D <= delta <= D + bulk. For a fixed size, M_above is the transform of remove on the whole line. Its part below
-    x = 1/2 weighs at most extra, psi's complement there. That part is added to P, and the lower bound loses
-    (1 + extra)^T - 1. Each branch of a mixture is cut at a place of its own.
+    The profile D of P^T - P_below^T has the transform M^T - (M - M_above)^T, whose modulus is at most T M(c)^(T-1)
+    |M_above|, and D <= delta <= D + bulk. For a fixed size, M_above is the transform of remove on the whole line. Its
+    part below x = 1/2 has a mass of at most extra = 1 - psi(1/2). That part is added to P, and the lower bound
+    loses (1 + extra)^T - 1. Each branch of a mixture has its own cut.
 
-    The bulk is bounded by Chernoff at another tilt c', with sums over panels, and both sums are added up over branches:
+    The bulk has a Chernoff bound at another tilt c', from two sums over panels, each added up over the branches:
     (1 + sums)^T B(c') e^(-c' e) + T psi(end) P(x > end).
     """
     law, count = asked.steps[0].law, asked.steps[0].count
@@ -370,11 +375,12 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
 
 
 def _read_panels(reader: Reader, cut: AboveCut, x: arb, panels: int) -> Callable[[], tuple[arb, arb]]:
-    """Bound E_P psi r^c' - 1 for one branch, and give psi(end) P(x > end), with p = c' + 1 and r = dP/dQ.
+    """Return a function that bounds E_P psi r^c' - 1 for one branch, and psi(end) P(x > end).
 
-    The first is the sum of Q(panel) max k psi + Q(x < start) max(p - 1, k(r(start))). k(r) = r^p - 1 - p (r - 1) is
-    convex with its minimum at 1, and E_Q psi (r - 1) <= 0 as psi falls and r rises. For a fixed size the start is 1/2
-    and k = (f^c' - 1)(f - f^-c'), which is 0 there and rises.
+    Let p = c' + 1 and r = dP/dQ. The first bound is the sum of Q(panel) max k psi, plus Q(x < start) max(p - 1,
+    k(r(start))). The function k(r) = r^p - 1 - p (r - 1) is convex with its minimum at 1, and E_Q psi (r - 1) <= 0,
+    since psi decreases and r increases. For a fixed size, the start is 1/2 and k = (f^c' - 1)(f - f^-c'), which
+    increases from 0 there.
     """
     law, fixed = cut.law, isinstance(cut.law, FixedSize)
     start, end = arb(0.5 if fixed else reader.real("start", -1e9, 1e9)), arb(reader.real("end", -1e9, 1e9))

@@ -1,8 +1,9 @@
-"""The laws of the privacy loss of independent steps, from events and a relation, with what is assumed of them.
+"""The distributions of the privacy loss of independent steps, from events and a relation, with the theorems that are
+assumed.
 
-s is the noise multiplier, p_h the probability that h of the records in which data sets differ take part, p = (1-q, q)
-for one record; f(x) = sum of p_h e^(h (2x-h) / (2 s^2)) and x ~ N(0, s^2). The numbers of an event are exact, and what
-follows from them is a ball at the precision of the certificate.
+s is the noise multiplier, and p_h the probability that h of the records in which the data sets differ take part; for
+one record, p = (1-q, q). f(x) is the sum of p_h e^(h (2x-h) / (2 s^2)), and x ~ N(0, s^2). The numbers of an event are
+exact, and numbers that follow from them are balls at the precision of the certificate.
 """
 
 from __future__ import annotations
@@ -24,29 +25,30 @@ _COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
 MOST_IN_GROUP, MOST_BRANCHES = 256, 64
 #: From this deviation on, in steps of the grid, sums of discrete Gaussian noise are taken as such noise.
 _ADDED_UP = 3
-COMPOSED = "compositions are dominated by those of the pairs, adaptive ones too (Zhu, Dong & Wang 2022)"
+COMPOSED = "compositions, also adaptive ones, are dominated by those of the pairs (Zhu, Dong & Wang 2022)"
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
-SCHEDULE = "a record is in a full batch of each pass, begun ones too, and records apart cost no more than together"
+SCHEDULE = "a record is in at most one full batch of each pass; records in different batches cost no more than in one"
 POISSON = "(1-q) N(0) + q N(1) against N(0), both ways, dominates Poisson batches (Zhu, Dong & Wang 2022)"
 REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced records (docs/sampling/poisson.md)"
 FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
-GROUP = "a group's pair is that of records that all agree (docs/sampling/poisson.md)"
-DRAWS = "draws, h of a record seen, with shares of at least h's probabilities, dominate (docs/concepts/certificates.md)"
-CUT = "Poisson's pair or, seen to be so, a cut batch's dominates a random cut (docs/sampling/truncated_poisson.md)"
-SCALES = "noise of a random scale is dominated by noise whose scale is seen"
+GROUP = "a group costs at most what equal records cost (docs/sampling/poisson.md)"
+DRAWS = "draws are dominated by a mixture that reveals how often a record is drawn (docs/concepts/certificates.md)"
+CUT = "a mixture that reveals whether a batch was cut dominates a random cut (docs/sampling/truncated_poisson.md)"
+SCALES = "noise of a random scale is dominated by noise whose scale is revealed"
 LAPLACE = "L(sensitivity, b) against L(0, b) dominates Laplace noise"
-RESPONSE = "the laws of two answers dominate randomised response: they are its outputs"
+RESPONSE = "the distributions of the two answers dominate randomised response, since they are its outputs"
 DISCRETE = "the largest shift dominates discrete noise: its law is log-concave (docs/concepts/certificates.md)"
 PURE = "randomised response of the same epsilon dominates every epsilon-DP step (Kairouz, Oh & Viswanath 2015)"
 CORRELATED = (
-    "a record's worst steps are as close as they may be (Kalinin & Lampert 2024, Theorem 2), and are one Gaussian "
-    "mechanism (Smith & Thakurta 2022), or one sampled step a cycle (Choquette-Choo et al. 2023, Theorem 4)"
+    "the worst steps of a record are as close together as allowed (Kalinin & Lampert 2024, Theorem 2), and are one "
+    "Gaussian mechanism (Smith & Thakurta 2022), or one sampled step per cycle (Choquette-Choo et al. 2023, Theorem 4)"
 )
 
 
 @dataclass(frozen=True)
 class Normal:
-    """A full batch: a normal loss of variance mu^2, M(z) = e^(mu^2 z (z+1) / 2); mu^2 as a rational if it is one."""
+    """A full batch, whose loss is normal with variance mu^2: M(z) = e^(mu^2 z (z+1) / 2). ``rational`` is mu^2 if it is
+    a rational number."""
 
     mu_squared: arb
     rational: fmpq | None = None
@@ -54,7 +56,8 @@ class Normal:
 
 @dataclass(frozen=True)
 class Sampled:
-    """A step on sampled batches: h records are there with probability p_h, or are replaced, h = 0, ..., H."""
+    """A step on sampled batches: with probability p_h, h of the added, removed or replaced records are in the batch,
+    for h = 0, ..., H."""
 
     s: arb
     weights: tuple[arb, ...]
@@ -62,22 +65,22 @@ class Sampled:
 
     @classmethod
     def of_one(cls, s: arb, q: arb, replace: bool = False) -> Self:
-        """Return the law of one record, of probability q."""
+        """Return the law for one record that is in a batch with probability q."""
         return cls(s, (1 - q, q), replace)
 
     @property
     def q(self) -> arb:
-        """Return the probability of one record."""
+        """Return q, the probability that exactly one record is in a batch."""
         return self.weights[1]
 
     @property
     def most(self) -> int:
-        """Return H."""
+        """Return H, the largest number of records."""
         return len(self.weights) - 1
 
     @property
     def turned(self) -> arb:
-        """Return s^2 / H: where x is above the axis by that, the terms of f are turned by up to 1."""
+        """Return s^2 / H. If Im x is that large, the arguments of the terms of f are at most 1."""
         return self.s * self.s / self.most
 
     @cached_property
@@ -89,39 +92,43 @@ class Sampled:
         return self._polynomial((x / (self.s * self.s)).exp())
 
     def ratio(self, x: arb) -> arb:
-        """Return dP/dQ at x: f(x), or f(x) / f(-x) of replaced records."""
+        """Return dP/dQ at x: f(x), or f(x) / f(-x) if records are replaced."""
         return self.f(acb(x)).real / (self.f(acb(-x)).real if self.replace else 1)
 
     def mass_beyond(self, x: arb, way: int) -> arb:
-        """Return the sum of p_h P(N(way h, s^2) > x)."""
+        """Return the sum over h of p_h P(N(way h, s^2) > x)."""
         return sum((p * normal_cdf((way * h - x) / self.s) for h, p in enumerate(self.weights)), arb(0))
 
 
 class FixedSize(Sampled):
-    """Batches of a fixed size, s over the sensitivity 2: the loss is log f and -log f beyond x = 1/2, or 0."""
+    """Batches of a fixed size, where s is divided by the sensitivity 2. The loss is log f or -log f beyond x = 1/2, and
+    otherwise 0."""
 
 
 class Poisson(Sampled):
-    """Poisson batches: log f for remove and -log f for add; of replaced records log f(x) - log f(-x), both ways."""
+    """Poisson batches. The loss is log f for remove and -log f for add; if records are replaced, it is log f(x) - log
+    f(-x) in both directions."""
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """A step that shows which branch it takes: probabilities and laws."""
+    """A step that reveals which branch it takes: the probabilities and the laws of the branches."""
 
     branches: tuple[tuple[arb, Normal | Sampled], ...]
 
 
 @dataclass(frozen=True)
 class Draws:
-    """``size`` draws with replacement, each of one record with probability q: shares choose a pair that dominates."""
+    """``size`` draws with replacement, each of which draws a given record with probability q. Shares select a
+    dominating pair."""
 
     s: arb
     size: int
     q: arb
 
     def seen(self, shares: list[arb]) -> tuple[Mixture, arb]:
-        """Return the branches of 1 to H draws, whose shares from 2 on are given, and the probability of more draws."""
+        """Return the branches for 1 to H draws of the record, and the probability of more. The given shares are those
+        for 2 to H draws."""
         most = len(shares) + 1
         refuse_unless(most <= self.size, "no record is drawn more often than there are draws")
         rest, (_, *drawn) = tail(self.size, self.q, most + 1), hits(self.size, self.q, most)
@@ -134,14 +141,15 @@ class Draws:
 
 @dataclass(frozen=True)
 class Laplace:
-    """Laplace noise, lam = sensitivity / b."""
+    """Laplace noise of scale b, with lam = sensitivity / b."""
 
     lam: arb
 
 
 @dataclass(frozen=True)
 class Atoms:
-    """Finitely many outcomes: (probability, loss) in the directions remove and add, of losses at equal distances."""
+    """A step with finitely many outcomes, whose losses are at equal distances: (probability, loss) of each, in the
+    direction remove and in the direction add."""
 
     remove: tuple[tuple[arb, arb], ...]
     add: tuple[tuple[arb, arb], ...]
@@ -152,7 +160,7 @@ class Atoms:
         return len(self.remove)
 
     def outcomes(self, direction: str) -> tuple[tuple[arb, arb], ...]:
-        """Return those of one direction."""
+        """Return the outcomes in one direction."""
         return self.add if direction == "add" else self.remove
 
 
@@ -214,7 +222,7 @@ class DiscreteGaussian(OnGrid):
         return [(self.factor * half[abs(y)] / total, self.k * (2 * y + self.k) / (2 * self.s**2)) for y in places]
 
 
-#: The law of one step's privacy loss, and the theorems by which its pair dominates the mechanism.
+#: The theorems by which the pair of a step dominates the mechanism.
 Why = tuple[str, ...]
 Law = Normal | Sampled | Mixture | Draws | Laplace | Atoms | DiscreteLaplace | DiscreteGaussian
 
@@ -232,7 +240,7 @@ def is_symmetric(law: Law) -> bool:
 
 
 def largest_loss(law: Law, direction: str) -> arb:
-    """Return the least upper bound of the loss in one direction."""
+    """Return the least upper bound of the loss in one direction; raise `CannotCheck` if there is none."""
     if isinstance(law, Mixture):
         return reduce(arb.max, [largest_loss(branch, direction) for _, branch in law.branches])
     if isinstance(law, Atoms):
@@ -245,14 +253,14 @@ def largest_loss(law: Law, direction: str) -> arb:
 
 
 def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
-    """Return the law with at most this many records in a batch, or branches, 0 for all, and the mass that is left
-    out."""
+    """Return the law restricted to batches with at most ``kept`` of the records, or to the first ``kept`` branches, and
+    the mass that is left out. 0 keeps everything."""
     if isinstance(law, Mixture):
         last = kept or len(law.branches)
         return Mixture(law.branches[:last]), sum((p for p, _ in law.branches[last:]), arb(0))
     if kept == 0:
         return law, arb(0)
-    refuse_unless(isinstance(law, Poisson), "there is nothing rare to leave out of a step")
+    refuse_unless(isinstance(law, Poisson), "nothing can be left out as rare: the batches are not Poisson samples")
     assert isinstance(law, Poisson)
     return replace(law, weights=law.weights[: kept + 1]), sum(law.weights[kept + 1 :], arb(0))
 
@@ -267,7 +275,7 @@ class Step:
 
 
 def sum_of_largest(steps: Sequence[Step], direction: str) -> arb:
-    """Return what the largest losses of all steps add up to in one direction."""
+    """Return the sum of the largest losses of all steps in one direction."""
     return sum((step.count * largest_loss(step.law, direction) for step in steps), arb(0))
 
 
@@ -302,14 +310,14 @@ def _by_position(sampling: Reader) -> bool:
 
 
 def _schedule(sampling: Reader, kind: str, count: int, relation: str, scales: bool = False) -> tuple[float, int, Why]:
-    """Return the probability that a record is in a batch, the number of batches, and why.
+    """Return the probability that a record is in a batch, the number of batches, and the assumed theorems.
 
-    Of a schedule that is fixed in advance, these are the full batches that a record takes part in.
+    For a schedule that is fixed in advance, the batches are the full batches in which a record takes part.
     """
     if kind in ("poisson", "full_batch"):
         return _probability(sampling) if kind == "poisson" else 1.0, count, ()
     independent = kind == "disjoint_batches" and not _by_position(sampling)
-    # Of two batches that are moved by one contribution each, either may draw the branch that costs most.
+    # If two batches each move by one contribution, either may draw the branch that costs most.
     refused = ("replace_one" if scales else "") if independent else "add_or_remove_one"
     _covered(relation != refused, sampling, relation)
     passes = 1 if kind == "disjoint_batches" else -(-count // sampling.whole("steps_per_epoch", 1, _COUNT))
@@ -317,7 +325,7 @@ def _schedule(sampling: Reader, kind: str, count: int, relation: str, scales: bo
 
 
 def _pair(s: arb, q: float, relation: str, group: int = 1) -> tuple[Normal | Poisson, Why]:
-    """Return the law where each record of a group is in the batch with probability q, and why; all are if q = 1."""
+    """Return the law for a group whose records are each in the batch with probability q, and the assumed theorems."""
     replaced, agree = relation == "replace_one", (GROUP,) if group > 1 else ()
     if q == 1.0:
         mu = _sensitivity(relation) * group / s
@@ -338,7 +346,7 @@ def _gaussian(mechanism: Reader, sampling: Reader, count: int, relation: str, gr
 
 
 def _mixture(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
-    """Noise of a scale that is drawn, and seen; the weights are taken as proportions."""
+    """Read noise of a random scale that is revealed; the weights need not add up to 1."""
     weights = mechanism.reals("weights", MOST_BRANCHES, 5e-324, 1.0)
     scales = mechanism.reals("noise_multipliers", len(weights), 1e-3, 1e6, len(weights))
     kind, total = sampling.word("kind", *_SCHEDULES, "poisson"), sum(map(arb, weights), arb(0))
@@ -349,7 +357,7 @@ def _mixture(mechanism: Reader, sampling: Reader, count: int, relation: str) -> 
 
 
 def _of_a_size(replaced: bool, s: arb, sampling: Reader, count: int, relation: str) -> Step:
-    """Batches of b of n records, drawn with replacement or without; one draw is the same in both."""
+    """Read batches of b of n records, drawn with replacement or without. For b = 1 the two are the same."""
     n = sampling.whole("dataset_size", 1 + replaced, _SIZE)
     b = sampling.whole("batch_size", 1, n)
     _covered(relation != "add_or_remove_one", sampling, relation)
@@ -358,22 +366,23 @@ def _of_a_size(replaced: bool, s: arb, sampling: Reader, count: int, relation: s
     if b == n:
         law, pair = _pair(s, 1.0, relation)
         return Step(law, count, pair)
-    # A record that becomes null is one that becomes another, so that the pair dominates there as well.
+    # A record that becomes null is a special case of one that becomes another, so the pair dominates here as well.
     return Step(FixedSize.of_one(s / 2, arb(fmpq(b, n))), count, (FIXED_SIZE,))
 
 
 def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
-    """Poisson's pair, or that of a cut batch.
+    """Read truncated Poisson batches: a mixture of Poisson's pair and the pair of a batch that was cut.
 
-    Of n places tau is the probability that the others fill a batch of B, tau r = B P(Bin(n, q) > B) / n. Where n is
-    private, the largest such number over all n is g, and the record, in a cut batch, is at the distance 2.
+    With n places, tau is the probability that the other records fill a batch of B, and tau r = B P(Bin(n, q) > B) / n,
+    where r is the probability that such a batch has the record. If n is private, g is the largest such number
+    over all n, and a record in a cut batch may move the sum by 2.
     """
     n, b = sampling.whole("dataset_size", 1, _SIZE), sampling.whole("max_batch_size", 1, _SIZE)
     sampled, cuts = _probability(sampling), sampling.word("truncation", "random", "random_slots")
     (whole, pair), q = _pair(s, sampled, relation), arb(sampled)
     if b >= n:
         return Step(whole, count, pair)
-    refuse_unless(sampled < 1, f"{sampling.where}: a cut of all records is a batch of a fixed size")
+    refuse_unless(sampled < 1, f"{sampling.where}: with sampling probability 1, a batch that is cut has a fixed size")
     if relation == "add_or_remove_one" and cuts == "random":
         near = q / (b + 1)
         seen, cut = most_displaced(n, q, b) / (b * near), Poisson(s, (1 - q, near, b * near))
@@ -390,7 +399,8 @@ def _laplace(mechanism: Reader, sampling: Reader, count: int, relation: str) -> 
 
 
 def _response(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
-    """u is the probability of the true answer, v that of each other one; a null record answers uniformly."""
+    """Read randomised response: u is the probability of the true answer, and v that of each other answer. A null record
+    answers uniformly."""
     sampling.word("kind", "full_batch")
     _covered(relation != "add_or_remove_one", sampling, relation)
     k, p = mechanism.whole("num_categories", 2, 10**9), arb(mechanism.real("flip_probability", 1e-300, 1.0))
@@ -430,7 +440,7 @@ def _stated(mechanism: Reader, _count: int) -> list[arb]:
 
 
 def _square_root(mechanism: Reader, count: int) -> list[arb]:
-    """c_j = c_(j-1) (2j - 1) / (2j)."""
+    """Return the coefficients c_j = c_(j-1) (2j - 1) / (2j), beginning with 1."""
     number = min(mechanism.whole("bands", 1, _COUNT), count)
     refuse_unless(number <= _BANDS, f"{mechanism.where}: at most {_BANDS} coefficients are read")
     return list(accumulate(range(1, number), lambda c, j: c * (2 * j - 1) / (2 * j), initial=arb(1)))
@@ -439,7 +449,8 @@ def _square_root(mechanism: Reader, count: int) -> list[arb]:
 def _correlated(
     read: Callable[[Reader, int], list[arb]], mechanism: Reader, sampling: Reader, count: int, relation: str
 ) -> Step:
-    """Noise over steps: sens^2 = sum over t < T of y_t^2, y_t = c_t + y_(t-m), where a record's steps are m apart."""
+    """Read noise that is correlated over steps: sens^2 is the sum over t < T of y_t^2, with y_t = c_t + y_(t-m), where
+    the steps of a record are m apart."""
     s, c = _noise(mechanism), read(mechanism, count)
     kind, q, apart, cycles = sampling.word("kind", "full_batch", "cyclic_poisson", "fixed_order_epochs"), 1.0, 1, 1
     if kind == "cyclic_poisson":
@@ -453,7 +464,7 @@ def _correlated(
     column: list[arb] = []
     for t, own in enumerate(c[:count]):
         column.append(own + column[t - apart] if t >= apart else own)
-    # Behind the last coefficient the column repeats its last ``apart`` entries.
+    # After the last coefficient, the column repeats its last ``apart`` entries.
     last = range(max(0, len(column) - apart), len(column))
     total = sum((y * y for y in column), arb(0)) + sum(column[t] ** 2 * ((count - 1 - t) // apart) for t in last)
     law, pair = _pair(s / total.sqrt(), q, relation)

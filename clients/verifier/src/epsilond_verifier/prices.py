@@ -1,8 +1,9 @@
 """Prices: H(e) <= F(e) = d + (1 - d) delta_G(e; m) for every e >= 0, the profile of a Gaussian that fails with d.
 
-docs/concepts/gaussian_filter.md, "How a price is proved". In x = exp(e) the profile H is convex and decreasing, so that
-it is below the chord of the bounds u_i at two neighbouring nodes. F is convex in x too, hence above each of its
-tangents: a chord that is at most one tangent at both ends is below F between them. Beyond the last node H <= u_k <= d.
+docs/concepts/gaussian_filter.md, "How a price is proved". As a function of x = exp(e), the profile H is convex and
+decreasing, so it is below the chord of the bounds u_i at two neighbouring nodes. F is convex in x, too, and therefore
+above each of its tangents. So a chord that is at or below one tangent at both ends is below F between them. Beyond the
+last node H <= u_k <= d.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from epsilond_verifier.bounds import CannotCheck, Node, normal_cdf, require
 from epsilond_verifier.reading import Reader
 
 MOST_NODES = 400
-OWN = "a step has the mu of Gaussian DP of its total variation: Gaussian, Laplace and pure DP (Dong, Roth & Su 2022)"
-FILTER = "what is charged adds up adaptively, to each limit (docs/concepts/gaussian_filter.md)"
+OWN = "Gaussian, Laplace and pure DP steps are Gaussian DP with the mu of their total variation (Dong, Roth & Su 2022)"
+FILTER = "the charges of adaptively chosen steps add up, for each limit (docs/concepts/gaussian_filter.md)"
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """mu squared m > 0, the failure d, and what the pure epsilons add up to, None if it is not stated."""
+    """The price: mu squared, m > 0; the failure d; and the sum of the pure epsilons, None if it is not stated."""
 
     exact: fmpq
     d: arb
@@ -33,7 +34,7 @@ class Price:
 
     @classmethod
     def read(cls, stated: Reader) -> Price:
-        """Read whole numbers of 1e-9, 1e-18 and 1e-9."""
+        """Read the price from whole numbers, in units of 1e-9, 1e-18 and 1e-9."""
         m, d = stated.whole("nano_mu_squared", 1, 10**18), stated.whole("atto_failure", 0, 10**18)
         pure = stated.whole("nano_pure_epsilon", 0, 10**18) if stated.has("nano_pure_epsilon") else None
         spelled = f"mu squared {m}e-9 with failure {d}e-18" + ("" if pure is None else f" and pure epsilon {pure}e-9")
@@ -50,7 +51,7 @@ class Price:
         return self.d + (1 - self.d) * laws.delta_of_normal(self.m.sqrt(), e)
 
     def require(self, steps: Sequence[laws.Step], nodes: Sequence[Node]) -> None:
-        """Check what makes a price of the bounds at its nodes, or of the steps' own mu where there are none."""
+        """Check that the price follows from the bounds at its nodes or, without nodes, from the steps' own mu."""
         self.require_pure(steps)
         if nodes:
             self.require_chords(nodes)
@@ -64,7 +65,7 @@ class Price:
                 require(laws.sum_of_largest(steps, direction) <= self.pure, "the pure epsilons add up to what is said")
 
     def require_own(self, steps: Sequence[laws.Step]) -> None:
-        """Check that the squares of the steps' own mu add up to at most m: nothing has to fail then."""
+        """Check that the squares of the steps' own mu add up to at most m; then no failure is needed."""
         left, total = self.exact, arb(0)
         for step in steps:
             if isinstance(step.law, laws.Normal) and step.law.rational is not None:
@@ -81,7 +82,7 @@ class Price:
         for left, right in pairwise(nodes):
             require(left.e < right.e, "the nodes' epsilons increase")
             x, y = left.e.exp(), right.e.exp()
-            # The tangent at any place will do; it is best where its slope is the chord's.
+            # The tangent at any place is valid; it is best where its slope is that of the chord.
             share = ((left.most - right.most) / (y - x) / (1 - self.d)).min(arb(1) / 2)
             place = (mu * (arb(2).sqrt() * (1 - 2 * share).erfinv() - mu / 2)).max(left.e).min(right.e)
             place = arb(place.mid())
@@ -100,5 +101,5 @@ def _own(step: laws.Step) -> arb:
     elif isinstance(law, laws.Atoms) and laws.is_symmetric(law):
         variation = (laws.largest_loss(law, "remove") / 2).tanh()
     else:
-        raise CannotCheck("this verifier knows no mu of Gaussian DP of a step")
+        raise CannotCheck("this verifier knows no Gaussian DP guarantee of a step")
     return 8 * variation.erfinv() ** 2

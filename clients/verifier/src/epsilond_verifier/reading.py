@@ -1,4 +1,4 @@
-"""Strict reading: a certificate has one spelling, and everything that it may hold has a range."""
+"""Strict reading: a certificate has only one spelling, and each of its numbers has a range."""
 
 from __future__ import annotations
 
@@ -42,24 +42,25 @@ def shortest(number: float) -> str:
 
 
 class Reader:
-    """An object of the certificate. `close` refuses keys that nobody has read, in it and in all that was read in it."""
+    """An object of the certificate. `close` refuses keys that were not read, in this object and in the objects inside
+    it."""
 
     def __init__(self, value: Any, where: str) -> None:
         refuse_unless(isinstance(value, dict), f"{where} must be an object")
         self._left, self._read, self.where = dict(value), list[Reader](), where
 
     def close(self) -> None:
-        """Refuse unknown keys."""
+        """Refuse keys that were not read."""
         for reader in self._read:
             reader.close()
         refuse_unless(not self._left, f"{self.where} has unknown keys: {str(sorted(self._left))[:200]}")
 
     def has(self, key: str) -> bool:
-        """Return whether there is such a key, not read yet."""
+        """Return whether the object has this key and it was not read yet."""
         return key in self._left
 
     def inside(self, key: str) -> Reader:
-        """Read an object."""
+        """Read the object under a key."""
         return self._object(self._take(key), key)
 
     def objects(self, key: str, most: int, least: int = 1) -> list[Reader]:
@@ -67,13 +68,13 @@ class Reader:
         return [self._object(value, f"{key}[{i}]") for i, value in enumerate(self._list(key, most, least))]
 
     def word(self, key: str, *allowed: str) -> str:
-        """Read one of some words."""
+        """Read a word, which must be one of ``allowed``."""
         value = str(self._take(key))
         refuse_unless(value in allowed, f"{self.where}.{key} must be one of {', '.join(allowed)}, got {value[:60]!r}")
         return value
 
     def real(self, key: str, low: float, high: float) -> float:
-        """Read a binary64 number within [low, high], which means itself exactly."""
+        """Read a number within [low, high]: exactly the binary64 number that is written."""
         return self._number(self._take(key), key, float, shortest, low, high)
 
     def reals(self, key: str, most: int, low: float, high: float, least: int = 1) -> list[float]:

@@ -1,4 +1,4 @@
-"""One step's transform M(c + it), t >= 0, as a finite sum with an error that holds for every t at once.
+"""One step's transform M(c + it), t >= 0, as a finite sum with an error bound that holds for every t.
 
 A **rule** is a constant, weights w_j, losses l_j with Im l_j >= 0 and an error E such that, for every t >= 0,
 
@@ -21,16 +21,17 @@ from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Mixture, Norm
 from epsilond_verifier.reading import Reader
 
 _MOST_NODES, _MOST_ORDER, _ANGLES = 20_000, 400, (5e-324, 2.0)
-#: The work of a transform's value beside that of its nodes, or where it has none, in nodes.
+#: The work of a transform's value beside that of its nodes, or alone if it has none, in evaluations of nodes.
 _OF_VALUE = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A transform as in the module's docstring.
+    """A transform as a finite sum; the module's docstring has the formula.
 
-    ``coarse``: a rule that bounds the envelope in this one's place, and the moment of what it leaves out of the law.
-    ``late``: a and b, where the error is a e^(b t) more at t. The moment is all that such a rule bounds an envelope by.
+    ``coarse`` is a rule that bounds the envelope in place of this one, with the moment of the part of the law that it
+    leaves out. ``late`` is a pair a, b by which the error at t is larger by a e^(b t). The envelope of a rule with
+    ``late`` is only bounded by its moment.
     """
 
     constant: arb
@@ -41,15 +42,15 @@ class Rule:
     late: tuple[arb, arb] | None = None
 
     def error_at(self, t: arb) -> arb:
-        """Return a bound on the error from 0 to t."""
+        """Return a bound on the error at all points from 0 to t."""
         return self.error if self.late is None else self.error + self.late[0] * (t * self.late[1]).exp()
 
     def at_zero(self) -> acb:
-        """Return the rule at t = 0."""
+        """Return the sum at t = 0."""
         return self.constant + sum(self.weights, acb(0))
 
     def moment(self) -> arb:
-        """Return |constant + sum of w_j| + E."""
+        """Return a bound on M(c): |constant + sum of w_j| + E."""
         return abs(self.at_zero()) + self.error_at(arb(0))
 
     def envelope(self, t: arb) -> arb:
@@ -65,7 +66,8 @@ class Rule:
         return total.min(self.moment())
 
     def on_line(self, spacing: arb, points: int) -> list[acb]:
-        """Return the sums at k = a width + b as one product of matrices: e^(i a width h l_j), w_j e^(i b h l_j)."""
+        """Return balls with M at the points t = k h, k < ``points``, where h is ``spacing``. With k = a width + b, the
+        sums are one product of the matrices e^(i a width h l_j) and w_j e^(i b h l_j)."""
         width, nodes = math.isqrt(points - 1) + 1, len(self.weights)
         rows = -(-points // width)
         steps = [acb(0, 1) * spacing * loss for loss in self.losses]
@@ -78,12 +80,13 @@ class Rule:
 
 
 def blurred(radius: arb) -> acb:
-    """Return a ball of all complex numbers of at most this modulus."""
+    """Return a ball that contains all complex numbers of at most this modulus."""
     return acb(arb(0, radius), arb(0, radius))
 
 
 def powers(base: acb, number: int) -> list[acb]:
-    """Return base^k, 0 <= k < number, each from two of half its size: the balls then grow like sqrt(k)."""
+    """Return base^k for 0 <= k < ``number``. Each power is the product of two powers of half its exponent, so that the
+    radii of the balls grow like sqrt(k)."""
     found = [acb(1), base]
     for k in range(2, number):
         found.append(found[k // 2] * found[k - k // 2])
@@ -92,7 +95,7 @@ def powers(base: acb, number: int) -> list[acb]:
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm:
-    """A transform that is known at every z. ``envelope``: a bound of |M(c + it)| that falls in t."""
+    """A transform that is known at every z. ``envelope`` is a bound of |M(c + it)| that decreases in t."""
 
     tilt: arb
     at: Callable[[acb], acb]
@@ -103,14 +106,14 @@ class ClosedForm:
         return self.at(acb(self.tilt)).real
 
     def on_line(self, spacing: arb, points: int) -> list[acb]:
-        """Return M at each point."""
+        """Return M at the points t = k h, k < ``points``, where h is ``spacing``."""
         return [self.at(acb(self.tilt, k * spacing)) for k in range(points)]
 
 
 def laplace(lam: arb, c: arb) -> ClosedForm:
-    """M(z) = ((z+1) e^(lam z) + z e^(-lam (z+1))) / (2z+1)  (Mironov 2017, Proposition 6).
+    """Return M(z) = ((z+1) e^(lam z) + z e^(-lam (z+1))) / (2z+1)  (Mironov 2017, Proposition 6).
 
-    |z+1| / |2z+1| falls in t, |z| / |2z+1| is at most 1/2, and |M| at most M(c).
+    The envelope follows because |z+1| / |2z+1| decreases in t, |z| / |2z+1| is at most 1/2, and |M| is at most M(c).
     """
 
     def at(z: acb) -> acb:
@@ -124,7 +127,7 @@ def laplace(lam: arb, c: arb) -> ClosedForm:
 
 
 def normal(mu_squared: arb, c: arb) -> ClosedForm:
-    """M(z) = e^(mu^2 z (z+1) / 2) of a full batch of Gaussian noise, |M(c + it)| = e^(mu^2 (c (c+1) - t^2) / 2)."""
+    """Return M(z) = e^(mu^2 z (z+1) / 2) of a full batch of Gaussian noise, with its modulus as the envelope."""
     modulus = lambda t: (mu_squared * (c * (c + 1) - t * t) / 2).exp()  # noqa: E731
     return ClosedForm(c, lambda z: (mu_squared * z * (z + 1) / 2).exp(), modulus)
 
@@ -136,15 +139,15 @@ class MixtureTransform:
     branches: list[tuple[arb, Transform]]
 
     def moment(self) -> arb:
-        """Return a bound of M(c)."""
+        """Return a bound on M(c)."""
         return sum((p * branch.moment() for p, branch in self.branches), arb(0))
 
     def envelope(self, t: arb) -> arb:
-        """Return a bound from t on."""
+        """Return a bound on |M| from t on."""
         return sum((p * branch.envelope(t) for p, branch in self.branches), arb(0))
 
     def on_line(self, spacing: arb, points: int) -> list[acb]:
-        """Return the sums at each point."""
+        """Return balls with M at the points t = k h, k < ``points``, where h is ``spacing``."""
         total = [acb(0)] * points
         for p, branch in self.branches:
             total = [value + p * own for value, own in zip(total, branch.on_line(spacing, points), strict=True)]
@@ -156,12 +159,12 @@ Transform = Rule | ClosedForm | MixtureTransform
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place evaluates the transform of a step at a tilt c > 0.
+    """The means to evaluate the transform of a step at a tilt c > 0.
 
     Attributes:
-        at: The transform at a tilt.
-        of_value: The work of one value, as a number of nodes.
-        nodes: The number of nodes, which are found before the first value.
+        at: A function that returns the transform at a tilt.
+        of_value: The work of one value, in evaluations of nodes.
+        nodes: The number of nodes, which are computed before the first value.
     """
 
     at: Callable[[arb], Transform]
@@ -170,7 +173,7 @@ class Place:
 
 
 def read_place(reader: Reader, law: Law, direction: str) -> Place:
-    """Read where the nodes of a step are: an empty object for laws whose transform is known in closed form."""
+    """Read the positions of a step's nodes. For a law whose transform has a closed form, the object is empty."""
     if isinstance(law, Normal | Laplace):
         return Place(partial(normal, law.mu_squared) if isinstance(law, Normal) else partial(laplace, law.lam))
     if isinstance(law, Atoms):
@@ -188,7 +191,7 @@ def read_place(reader: Reader, law: Law, direction: str) -> Place:
 
 
 def _read_sampled(reader: Reader, law: Sampled, direction: str) -> Place:
-    """Read the nodes of a rule, and of one for its envelope, if there is one."""
+    """Read the nodes of a rule and, if there is one, of the rule for its envelope."""
     read = read_panels if isinstance(law, FixedSize) else read_line
     own, nodes = read(reader, law, direction)
     at, more = own, 0
@@ -204,7 +207,8 @@ def _read_sampled(reader: Reader, law: Sampled, direction: str) -> Place:
 
 
 def read_line(reader: Reader, law: Sampled, direction: str) -> tuple[Callable[..., Rule], int]:
-    """Read the nodes of Theorem A, j = low .. high, and their number."""
+    """Read the nodes j = low .. high of Theorem A. Return a function that makes the rule at a tilt, and the number of
+    nodes."""
     low, high = reader.whole("low", -_MOST_NODES, -1), reader.whole("high", 1, _MOST_NODES)
     angle, spacing = arb(reader.real("angle", *_ANGLES)), arb(reader.real("spacing", 1e-12, 1e12))
     return partial(shifted_line, law, direction, angle, spacing, range(low, high + 1)), high - low + 1
@@ -212,7 +216,8 @@ def read_line(reader: Reader, law: Sampled, direction: str) -> tuple[Callable[..
 
 @dataclass(frozen=True, slots=True)
 class AboveCut:
-    """The share 1 - psi of a law, psi(x) = P(N(x, width^2) <= place), on a line; remove's law for a fixed size."""
+    """The share 1 - psi of a law, where psi(x) = P(N(x, width^2) <= place), with the nodes on its line. For a fixed
+    size, it is the share of remove's law."""
 
     law: Sampled
     place: arb
@@ -222,7 +227,7 @@ class AboveCut:
 
     @classmethod
     def read(cls, cut: Reader, line: Reader, law: Sampled) -> AboveCut:
-        """Read where the law is cut, and the nodes above."""
+        """Read the place of the cut, and the nodes of the part above it."""
         place, width = arb(cut.real("place", -1e9, 1e9)), arb(cut.real("width", 1e-12, 1e9))
         return cls(law, place, width, *read_line(line, law, "remove"))
 
@@ -231,15 +236,15 @@ class AboveCut:
         return ((self.place - x) / (self.width * arb(2).sqrt())).erfc() / 2
 
     def rule(self, c: arb) -> Rule:
-        """Return Theorem A for the share."""
+        """Return the rule of Theorem A for the share."""
         return self.line(c, self)
 
     def outside(self) -> arb:
-        """Return e, which bounds the mass of the share at x < 1/2, where a fixed size has none of it."""
+        """Return a bound on the mass of the share at x < 1/2, which the law of a fixed size does not have."""
         return self.share(acb(0.5)).real if isinstance(self.law, FixedSize) else arb(0)
 
     def coarse(self, whole: Rule, c: arb) -> Rule:
-        """Return the rule of the whole law with the envelope above the cut."""
+        """Return the rule of the whole law, whose envelope comes from the part above the cut."""
         above = self.rule(c)
         errors = whole.error_at(arb(0)) + above.error + 2 * self.outside()
         return replace(whole, coarse=(above, abs(whole.at_zero() - above.at_zero()) + errors))
@@ -248,10 +253,10 @@ class AboveCut:
 def shifted_line(
     law: Sampled, direction: str, angle: arb, d: arb, nodes: range, c: arb, above: AboveCut | None = None
 ) -> Rule:
-    """Theorem A: the trapezoid rule on the line Im x = A s^2 / H, below the axis for add.
+    """Return the rule of Theorem A: the trapezoid rule on the line Im x = A s^2 / H, or its mirror image below the axis
+    for add.
 
-    Of the share above a cut, the modulus on the line at v is at most e^(v^2 / (2 width^2)) times what it is on the
-    axis.
+    For the share above a cut, the modulus at height v is at most e^(v^2 / (2 width^2)) times that on the axis.
     """
     s, add = law.s, direction == "add" and not law.replace
     require(2 * angle < arb.pi(), "the angle is below pi/2")
@@ -285,9 +290,10 @@ def shifted_line(
 
 
 def read_panels(reader: Reader, law: Sampled, _direction: str) -> tuple[Callable[..., Rule], int]:
-    """Read the panels of Theorem C: level ones of ``order`` nodes, ``depth`` steep ones, maybe a last one.
+    """Read the panels of Theorem C: level ones with ``order`` nodes each, ``depth`` steep ones, and possibly a last
+    one.
 
-    Their number counts both halves, and is at most that.
+    Return a function that makes the rule at a tilt, and a bound on the number of nodes in both halves.
     """
     angle, end = arb(reader.real("angle", *_ANGLES)), arb(reader.real("end", 0.5, 1e12))
     panels, depth = reader.whole("panels", 1, _MOST_NODES), reader.whole("depth", 0, 120)
@@ -300,9 +306,10 @@ def read_panels(reader: Reader, law: Sampled, _direction: str) -> tuple[Callable
 def fixed_size(
     law: Sampled, angle: arb, end: arb, panels: int, order: int, depth: int, steep: int, last: int, c: arb
 ) -> Rule:
-    """Theorem C: M(z) = a_0 + integrals over x > 1/2 of phi f^(z+1) and phi f^(-z), by way of 1/2 + i theta.
+    """Return the rule of Theorem C: M(z) = a_0 + integrals over x > 1/2 of phi f^(z+1) and phi f^(-z), on a path by way
+    of 1/2 + i theta.
 
-    The path of the second integral is the mirror image of the first one's, so that its nodes are the conjugates.
+    The path of the second integral is the mirror image of the first, so its nodes are the conjugates.
     """
     require(2 * angle < arb.pi(), "the angle is below pi/2")
     s, theta, half = law.s, angle * law.turned, arb(1) / 2
@@ -311,7 +318,7 @@ def fixed_size(
     losses: list[acb] = []
 
     def largest(low: arb, high: arb, v: arb) -> arb:
-        """Return a bound of both integrands' moduli where low <= Re x <= high, 0 <= |Im x| <= v <= 2 theta."""
+        """Return a bound on the moduli of both integrands for low <= Re x <= high and 0 <= |Im x| <= v <= 2 theta."""
         found, step = arb(0), (high - low) / 8
         for k in range(8):
             left, right = low + k * step, low + (k + 1) * step
@@ -321,7 +328,8 @@ def fixed_size(
         return found * (v * v / (2 * s * s)).exp()
 
     def panel(centre: acb, way: acb, rho: arb, nodes: list[tuple[arb, arb]], reach: arb, height: arb) -> arb:
-        """Add the nodes of a panel of half length |way|, and return its error. On the ellipse, 0 <= Im x <= height."""
+        """Add the nodes of a panel of half length |way|, and return a bound on its error. On its ellipse, 0 <= Im x <=
+        height."""
         for node, weight in nodes:
             x = centre + way * node
             density, log_f = way * weight * normal_density(x, s), law.f(x).log()
@@ -335,7 +343,7 @@ def fixed_size(
     for k in range(panels):
         error += panel(acb(half + (2 * k + 1) * b, theta), acb(b), rho, level, reach, 2 * theta)
     for k in range(depth):
-        # One of a quarter of the length needs log 4 / (2 log 3) nodes fewer.
+        # A rule for an interval of a quarter of the length needs log 4 / (2 log 3) fewer nodes.
         u, fewer = theta / 4 ** (k + 1), _gauss_legendre(max(2, steep - 5 * k // 8))
         error += panel(acb(half, 5 * u / 2), acb(0, 3 * u / 2), arb(3), fewer, 2 * u, 5 * u)
     rest = theta / 4**depth

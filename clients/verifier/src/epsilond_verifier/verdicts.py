@@ -1,9 +1,9 @@
 """The verdict on a certificate's statement, from the bounds of all directions.
 
 A statement is about the composed dominating pair of its events. ``at_most``: delta_d(e) <= delta for every direction d.
-``more_than``: delta_d(e) > delta for some direction d. One is the other's opposite, so that whatever proves one refutes
-the other. Directions: "both" if all steps are their own mirror images, else "remove" and "add". A statement may be a
-price as well (prices.py): at_most is then about every e, and more_than about some.
+``more_than``: delta_d(e) > delta for some direction d. Each is the negation of the other, so a proof of one refutes the
+other. The directions are "both" if all steps are their own mirror images, else "remove" and "add". A statement may also
+be a price (prices.py): then at_most is about every e, and more_than about some e.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Verdict:
     """The verdict on a certificate's statement.
 
     Attributes:
-        verdict: "verified"; "refuted", where the opposite is proved; or "cannot check", with the reason.
+        verdict: "verified"; "refuted", if the opposite is proved; or "cannot check".
         statement: What the certificate states, in words; empty if it could not be read.
         assumed: The theorems by which the pairs dominate the mechanisms. They are not checked here.
         reason: Why the certificate cannot be checked.
         sha256: The SHA-256 of the certificate's bytes.
-        undecided: The nodes of a price, from 0 on, at which a bound is not proved.
+        undecided: The nodes of a price, counted from 0, at which a bound is not proved.
         checked_with: The versions of this program and of its arithmetic.
     """
 
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def check(data: bytes) -> Verdict:
-    """Check one certificate. It raises nothing: where anything is in doubt the verdict is "cannot check"."""
+    """Check one certificate. It raises nothing: if there is any doubt, the verdict is "cannot check"."""
     digest, read, undecided = hashlib.sha256(data).hexdigest(), None, tuple[int, ...]()
     with ctx.workprec(ctx.prec):
         try:
@@ -72,7 +72,7 @@ class _Read:
 
 
 def _read(certificate: Reader) -> _Read:
-    """Read all of a certificate, and set the precision that it asks for."""
+    """Read all of a certificate, and set the working precision that it asks for."""
     certificate.word("format", FORMAT)
     stated, witness = certificate.inside("statement"), certificate.inside("witness")
     ctx.prec = witness.whole("precision", 32, _MOST_BITS)
@@ -88,7 +88,7 @@ def _read(certificate: Reader) -> _Read:
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
     bound, price, ask = "<=" if claim == "at_most" else ">", None, partial(Asked, steps, work=Work())
     if stated.has("nano_mu_squared"):
-        refuse_unless(group == 1, "prices are of single records")
+        refuse_unless(group == 1, "prices are only for single records")
         price = Price.read(stated)
         nodes = _read_nodes(witness, price, needed, ask)
         spelled = f"price {bound} {price.spelled}"
@@ -104,7 +104,7 @@ def _read(certificate: Reader) -> _Read:
 
 
 def _read_proofs(reader: Reader, needed: list[str], ask: Callable[..., Asked]) -> list[Proof]:
-    """Read the proofs of all directions. Where one is missing, nothing is known of it."""
+    """Read the proofs of all directions. If a direction has none, its proof raises `CannotCheck`."""
     given = reader.inside("directions")
     return [read_form(given.inside(name), ask(name)) if given.has(name) else _missing for name in needed]
 
@@ -114,7 +114,7 @@ def _missing(_e: arb) -> Enclosure:
 
 
 def _read_nodes(witness: Reader, price: Price, needed: list[str], ask: Callable[..., Asked]) -> list[Node]:
-    """Read the nodes of a price, if it has any; those of one group have the same forms."""
+    """Read the nodes of a price, if it has any. The nodes of one group share their proofs."""
     nodes = list[Node]()
     for group in witness.objects("nodes", MOST_NODES) if witness.has("nodes") else []:
         deltas = group.reals("deltas", MOST_NODES - len(nodes), 0.0, 1.0)

@@ -1,6 +1,6 @@
 """A witness of transparency logs (C2SP, tlog-witness), and a monitor of the ledger of an epsilond service.
 
-It imports the standard library and ``cryptography``, and nothing of the service.
+It imports only the standard library and ``cryptography``, and nothing of the service.
 """
 
 from epsilond_witness.cosigning import Answer, Witness

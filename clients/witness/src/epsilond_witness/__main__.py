@@ -1,6 +1,7 @@
-"""`epsilond-witness`: make a witness, run it, see what it refused; follow the ledger of a service.
+"""`epsilond-witness`: make a witness, run it, list what it refused, or follow the ledger of a service.
 
-Status 0: nothing is wrong. 1: a ledger is not as it should be. 2: the command cannot do what it was asked for.
+The exit status is 0 if nothing is wrong, 1 if a ledger is not as it should be, and 2 if the command cannot be carried
+out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _HOOK_S = 60
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its status."""
+    """Run a command, and return its exit status."""
     given = _parser().parse_args(arguments)
     try:
         status: int = given.command(given)
@@ -44,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 
     init = commands.add_parser("init", help="make the key and the state of a new witness; print its public key")
     init.add_argument("folder", type=Path)
-    init.add_argument("--name", required=True, help="who cosigns, such as witness.example/ledgers")
+    init.add_argument("--name", required=True, help="name of the witness, such as witness.example/ledgers")
     init.set_defaults(command=_init)
 
     key = commands.add_parser("public-key", help="print the public key of a witness")
@@ -54,32 +55,34 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="cosign checkpoints of logs, over HTTP")
     serve.add_argument("folder", type=Path)
     serve.add_argument(
-        "--log", action="append", required=True, metavar="KEY", help="public key of a log; may come again"
+        "--log", action="append", required=True, metavar="KEY", help="public key of a log; may be repeated"
     )
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     serve.add_argument("--port", type=int, default=8010, help="port to listen on; 0 takes a free one (8010)")
     serve.set_defaults(command=_serve)
 
     conflicts = commands.add_parser(
-        "conflicts", help="print the checkpoints that did not fit; status 1 if there are any"
+        "conflicts", help="print checkpoints that contradict each other; status 1 if there are any"
     )
     conflicts.add_argument("folder", type=Path)
     conflicts.set_defaults(command=_conflicts)
 
     monitor = commands.add_parser("monitor", help="follow the ledger of a service, and alert")
-    monitor.add_argument("folder", type=Path, help="what was seen is kept there")
+    monitor.add_argument("folder", type=Path, help="folder that keeps what was seen")
     monitor.add_argument("--url", required=True, help="address of the service")
     monitor.add_argument("--log", action="append", required=True, metavar="KEY", help="public key of the ledger")
-    monitor.add_argument("--token-file", type=Path, help="holds a key of the service with the scope auditor")
+    monitor.add_argument("--token-file", type=Path, help="file with a key of the service that has the scope auditor")
     monitor.add_argument("--witness", action="append", default=[], metavar="KEY", help="public key of a witness")
-    monitor.add_argument("--quorum", type=int, help="witnesses that must have cosigned (all)")
+    monitor.add_argument("--quorum", type=int, help="number of witnesses that must have cosigned (all)")
     monitor.add_argument(
         "--max-age", type=int, default=600, metavar="SECONDS", help="greatest age of the witnesses' cosignatures (600)"
     )
-    monitor.add_argument("--interval", type=float, default=60.0, metavar="SECONDS", help="between two looks (60)")
+    monitor.add_argument("--interval", type=float, default=60.0, metavar="SECONDS", help="time between two looks (60)")
     monitor.add_argument("--once", action="store_true", help="look once; status 1 if something is wrong")
-    monitor.add_argument("--hook", metavar="COMMAND", help="run when the alerts change, with the look as its input")
-    monitor.add_argument("--webhook", metavar="URL", help="the look is posted to it when the alerts change")
+    monitor.add_argument(
+        "--hook", metavar="COMMAND", help="command to run when the alerts change, with the look as its input"
+    )
+    monitor.add_argument("--webhook", metavar="URL", help="address to which the look is posted when the alerts change")
     monitor.set_defaults(command=_monitor)
     return parser
 
@@ -148,7 +151,7 @@ def _say(said: dict[str, Any]) -> None:
 
 
 def _tell(look: Look, hook: str | None, webhook: str | None) -> None:
-    """Tell others that the alerts have changed; that somebody could not be told is said, too."""
+    """Tell the hook and the webhook that the alerts have changed, and print a line for each of them that fails."""
     body = json.dumps(look.body()).encode()
     if hook is not None:
         try:

@@ -1,4 +1,4 @@
-"""One request to a server: no redirect followed, an answer of bounded size, within some seconds."""
+"""Send one request to a server. No redirect is followed, and the size and the time of the answer are limited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 256 * 1024
 
 
 class Unreachable(Exception):
-    """There was no answer, or none of use; the message says why."""
+    """There was no answer, or no usable one; the message says why."""
 
 
 class Refused(Exception):
@@ -65,7 +65,7 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 def ask(address: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
-    """Get what an address answers, or post a body to it.
+    """Return the answer of an address to a GET or, with a body, to a POST.
 
     Raises:
         Refused: an answer with another status than 2xx.
@@ -82,7 +82,7 @@ def ask(address: str, headers: Mapping[str, str], body: bytes | None = None) -> 
         with error:
             raise Refused(error.code, _code(error)) from None
     except (OSError, HTTPException, ValueError) as error:
-        # The class of the error alone: its message may quote what was sent.
+        # Only the class of the error is given, since its message may quote what was sent.
         reason = getattr(error, "reason", error)
         raise Unreachable(f"no answer ({type(reason).__name__})") from None
 

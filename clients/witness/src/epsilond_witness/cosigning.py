@@ -1,4 +1,5 @@
-"""The answers of a witness (C2SP, tlog-witness): cosignatures of trees that continue the one before, or refusals."""
+"""The answers of a witness (C2SP, tlog-witness): cosignatures of trees that continue the one that it cosigned before,
+or refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from epsilond_witness.notes import Key, Malformed, Note, Signature, cosign, read
 from epsilond_witness.state import Conflict, Known, Records, State, now
 from epsilond_witness.trees import EMPTY_ROOT, begins_with
 
-#: Of a request: a note of the largest size, and the longest proof.
+#: The most bytes of a request: a note of the largest size, and the longest proof.
 MOST_BYTES = 64 * 1024
 MOST_HASHES = 63
 TEXT, SIZE = "text/plain; charset=utf-8", "text/x.tlog.size"
@@ -20,7 +21,7 @@ TEXT, SIZE = "text/plain; charset=utf-8", "text/x.tlog.size"
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer over HTTP, and what the log of requests says about it."""
+    """An answer over HTTP, and the facts about it for the log of requests."""
 
     status: int
     body: str
@@ -30,7 +31,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Request:
-    """What was sent to ``add-checkpoint``."""
+    """The parsed body of a request to ``add-checkpoint``."""
 
     old_size: int
     path: tuple[bytes, ...]
@@ -40,14 +41,14 @@ class _Request:
 class Witness:
     """Cosigns checkpoints of the logs that it knows.
 
-    Guarantees: two_histories_at_once_are_decided_one_after_the_other; killed_at_any_moment_it_never_goes_back: of one
-        log it never cosigns two roots of one size, nor a tree that does not begin with all that it cosigned before,
-        nor a smaller one.
+    Guarantees: two_histories_at_once_are_decided_one_after_the_other; killed_at_any_moment_it_never_goes_back: for one
+    log, it never cosigns two roots of one size, a tree that does not begin with all that it cosigned before, or a
+    smaller tree.
 
     Args:
-        private, key: Its key.
-        state: What it has cosigned.
-        logs: The keys of logs; several of one name are keys of one log.
+        private, key: The two halves of its key.
+        state: Stores what it has cosigned.
+        logs: The keys of the logs; several keys with one name belong to one log.
         clock: Returns the seconds since 1970.
     """
 
@@ -66,7 +67,7 @@ class Witness:
         self._origins = {hashlib.sha256(origin.encode()).hexdigest(): origin for origin in self._logs}
 
     def add_checkpoint(self, body: bytes) -> Answer:
-        """Answer a request to cosign a checkpoint: its body is an old size, a proof of consistency, and a note."""
+        """Answer a request to cosign a checkpoint. The body has an old size, a proof of consistency, and a note."""
         try:
             request = _read(body)
         except Malformed as error:
@@ -89,14 +90,14 @@ class Witness:
         return Answer(answer.status, answer.body, answer.content_type, about)
 
     def checkpoint(self, origin_hash: str) -> Answer:
-        """Answer with the newest checkpoint of a log that was cosigned."""
+        """Answer with the newest cosigned checkpoint of a log."""
         origin = self._origins.get(origin_hash)
         if origin is not None:
             with self._state.reading() as records:
                 known = records.known(origin)
             if known.note:
                 return Answer(200, known.note, about=origin)
-        return Answer(404, "nothing of such a log was cosigned\n")
+        return Answer(404, "this witness has cosigned no checkpoint of such a log\n")
 
     def _decide(self, records: Records, request: _Request, signed: list[Signature]) -> Answer:
         note = request.note
@@ -112,12 +113,12 @@ class Witness:
             self._remember(records, note, known, offered)
             return Answer(422, f"nothing shows that the tree begins with the {known.size} leaves cosigned before\n")
         signature = cosign(note.text, self._private, self._key, self._clock())
-        # On the disk before anybody sees the signature.
+        # This is on the disk before anybody sees the signature.
         records.keep(note.origin, Known(note.size, note.root, offered + signature.line))
         return Answer(200, signature.line)
 
     def _remember(self, records: Records, note: Note, known: Known, offered: str) -> None:
-        """Keep a checkpoint that the log has signed and that contradicts the one cosigned before, if there is one."""
+        """Keep the offered checkpoint if the log has signed it and it contradicts the one that was cosigned before."""
         is_proof = note.size == known.size and note.root != known.root
         if known.note and (is_proof or note.size > known.size):
             records.add_conflict(Conflict(note.origin, self._clock(), known.note, offered, is_proof))

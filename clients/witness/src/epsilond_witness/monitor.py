@@ -1,4 +1,4 @@
-"""A monitor of a service's ledger: it keeps the newest checkpoint, and sees that each later one continues it."""
+"""A monitor of a service's ledger: it keeps the newest checkpoint, and checks that each later one continues it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from epsilond_witness.state import now, sync
 from epsilond_witness.trees import begins_with
 
 _CHECKPOINT = "/v1/ledger/checkpoint"
-#: Clocks of two machines may differ by this many seconds.
+#: The clocks of two machines may differ by this many seconds.
 _CLOCKS_DIFFER_S = 120
 _MOST_CONTRADICTIONS = 100
 
 
 class Alert(StrEnum):
-    """What is wrong with a ledger, or with what was seen of it."""
+    """A fault of a ledger, or of what the monitor could see of it."""
 
     INCONSISTENT = "inconsistent"
     """The history was rewritten: a checkpoint does not continue the one before."""
@@ -47,13 +47,13 @@ class _Wrong(Exception):
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at a ledger has found.
+    """The findings of one look at a ledger.
 
     Attributes:
-        at: When, in seconds since 1970.
-        size: Entries of the newest checkpoint that was accepted; None if there is none.
+        at: The time of the look, in seconds since 1970.
+        size: The number of entries of the newest accepted checkpoint; None if there is none.
         cosigned_at: When enough witnesses had cosigned; None if no witnesses are required, or if there were not enough.
-        alerts: What is wrong, and in words; empty if nothing is.
+        alerts: The faults, each with a description in words; empty if there are none.
     """
 
     at: int
@@ -62,7 +62,7 @@ class Look:
     alerts: Mapping[Alert, str]
 
     def body(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the findings in JSON's own types."""
         return {
             "at": self.at,
             "size": self.size,
@@ -76,12 +76,12 @@ class Monitor:
     """Follows one ledger.
 
     Attributes:
-        folder: Where the newest checkpoint is kept, and both of any two that contradict each other.
+        folder: The folder for the newest checkpoint, and for pairs of checkpoints that contradict each other.
         url: The address of the service.
-        logs: The keys that sign the ledger's checkpoints, all of one name.
+        logs: The keys that sign the ledger's checkpoints; all have the same name.
         token: An API key of the service with the scope ``auditor``.
         witnesses, quorum: A good checkpoint has cosignatures of ``quorum`` of these keys.
-        max_age_s: Age up to which a cosignature counts towards the quorum without an alert.
+        max_age_s: The age in seconds up to which a cosignature counts towards the quorum without an alert.
         clock: Returns the seconds since 1970.
     """
 
@@ -108,7 +108,7 @@ class Monitor:
         cosigned_at = None
         kept = self._kept()
         try:
-            # This one first: the ledger may grow between the two.
+            # The witnesses are asked first, since the ledger may grow between the two requests.
             witnessed = self._witnessed(alerts) if self.quorum else None
             newest = self._checkpoint({})
             for before in (kept, witnessed):
@@ -191,7 +191,7 @@ class Monitor:
         latest = self.clock() + _CLOCKS_DIFFER_S
         past = sorted((time for time in times if time <= latest), reverse=True)
         if len(past) < self.quorum:
-            others = f", and {len(times) - len(past)} at a time that is still to come" if len(past) < len(times) else ""
+            others = f", and {len(times) - len(past)} at a time in the future" if len(past) < len(times) else ""
             raise _Wrong(Alert.NOT_WITNESSED, f"{self.quorum} witnesses must have cosigned; {len(past)} have{others}")
         return past[self.quorum - 1]
 
@@ -205,14 +205,14 @@ class Monitor:
         return Note.parse(path.read_text()) if path.exists() else None
 
     def _keep_contradiction(self, notes: tuple[Note, ...]) -> None:
-        """Keep notes that contradict each other, each once, and not without end."""
+        """Keep notes that contradict each other, each once, and only a limited number."""
         name = f"contradiction-{hashlib.sha256(''.join(note.text for note in notes).encode()).hexdigest()[:16]}.txt"
         kept = {path.name for path in self.folder.glob("contradiction-*.txt")}
         if notes and name not in kept and len(kept) < _MOST_CONTRADICTIONS:
             self._keep(name, "\n".join(note.with_signatures(note.signatures) for note in notes))
 
     def _keep(self, name: str, text: str) -> None:
-        """Write a file, in place of one that is there, so that it is whole also after a power cut."""
+        """Write a file, replacing an existing one, so that it is complete even after a power cut."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.folder / f"{name}.part"
         with draft.open("w", encoding="utf-8") as file:

@@ -16,18 +16,18 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 WIDTH = 32
-#: Sixteen signatures of the longest kind that is specified fit.
+#: The most characters of a note: sixteen signatures of the longest specified kind fit.
 MOST_CHARACTERS = 60_000
 LARGEST_SIZE = 2**63 - 1
 _DASH = "\u2014 "
 
 
 class Malformed(Exception):
-    """A text is not what its format says; the message says why."""
+    """A text does not have its format; the message says why."""
 
 
 class Kind(Enum):
-    """What a key signs; the byte is part of its id."""
+    """The kind of text that a key signs. The byte is part of the key's id."""
 
     LOG = b"\x01"
     COSIGNER = b"\x04"
@@ -46,7 +46,7 @@ class Key:
         """Return the public half of a key.
 
         Raises:
-            Malformed: the name is empty, or holds a blank, a plus or a control character.
+            Malformed: the name is empty, or contains a blank, a plus sign or a control character.
         """
         _check_name(name)
         return cls(name, kind, private.public_key().public_bytes_raw())
@@ -75,7 +75,7 @@ class Key:
 
     @property
     def id(self) -> bytes:
-        """Tells signatures of this key from others."""
+        """Return the id of the key, by which its signatures are recognized."""
         return hashlib.sha256(self.name.encode() + b"\n" + self.kind.value + self.public).digest()[:4]
 
 
@@ -89,18 +89,18 @@ class Signature:
 
     @property
     def line(self) -> str:
-        """The line with its end."""
+        """Return the line with its line end."""
         return f"{_DASH}{self.name} {_encoded(self.key_id + self.data)}\n"
 
 
 @dataclass(frozen=True)
 class Note:
-    """A checkpoint and its signatures, none of which is verified by reading it.
+    """A checkpoint and its signatures. Reading a note verifies none of them.
 
     Attributes:
-        text: What is signed, with the end of its last line.
-        origin: The log of the checkpoint.
-        size, root: Size and root of the log's tree.
+        text: The signed text, including the end of its last line.
+        origin: The name of the checkpoint's log.
+        size, root: The size and the root of the log's tree.
         signatures: The lines of signatures.
     """
 
@@ -133,14 +133,14 @@ class Note:
         return cls(f"{text}\n", origin, read_size(rest[0]), root, signatures)
 
     def of(self, key: Key) -> tuple[Signature, ...]:
-        """Return the signatures that say to be of a key."""
+        """Return the signatures that claim to be of a key."""
         return tuple(each for each in self.signatures if (each.name, each.key_id) == (key.name, key.id))
 
     def is_signed_by(self, key: Key) -> bool:
         """Return whether the key of a log has signed it.
 
         Raises:
-            Malformed: a signature that says to be of the key is not.
+            Malformed: a signature claims to be of the key, but is not.
         """
         own = self.of(key)
         if not all(_verifies(key, each.data, self.text.encode()) for each in own):
@@ -148,16 +148,16 @@ class Note:
         return bool(own)
 
     def cosigned_at(self, key: Key) -> int | None:
-        """Return when the key of a witness has cosigned it last, in seconds since 1970; None if it has not.
+        """Return when the key of a witness last cosigned it, in seconds since 1970; None if it has not.
 
         Raises:
-            Malformed: a signature that says to be of the key is not.
+            Malformed: a signature claims to be of the key, but is not.
         """
         times = [cosigned_at(self.text, key, each) for each in self.of(key)]
         return max(times, default=None)
 
     def with_signatures(self, signatures: Iterable[Signature]) -> str:
-        """Return the text with these signatures alone."""
+        """Return the note with only these signatures."""
         return f"{self.text}\n{''.join(each.line for each in signatures)}"
 
 
@@ -183,7 +183,7 @@ def read_signatures(lines: str) -> Iterator[Signature]:
     """Read lines of signatures.
 
     Raises:
-        Malformed: a line is something else.
+        Malformed: a line is not a signature.
     """
     for line in lines.removesuffix("\n").split("\n"):
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
@@ -200,7 +200,7 @@ def read_size(text: str) -> int:
     """Read a size of a tree.
 
     Raises:
-        Malformed: it is not a decimal number in its one form, or is not below 2**63.
+        Malformed: it is not a decimal number without leading zeros, or is not below 2**63.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= 19) or str(int(text)) != text:
         raise Malformed("a size is a decimal number without leading zeroes")
@@ -246,7 +246,7 @@ def _decoded(text: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (NotBase64, ValueError):
-        raise Malformed("what should be base64 is not") from None
+        raise Malformed("a text that should be base64 is not") from None
     if _encoded(data) != text:
-        raise Malformed("what should be base64 is not in its one form")
+        raise Malformed("a text is not the canonical base64 of its bytes")
     return data

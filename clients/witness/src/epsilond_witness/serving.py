@@ -1,4 +1,4 @@
-"""The HTTP server of a witness: small requests, few at once, each within some seconds."""
+"""The HTTP server of a witness. It accepts small requests, few at once, and each must end within some seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHECKPOINT = "/checkpoint"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a witness; connections beyond the limit are closed."""
+    """A server of a witness. Connections beyond the limit are closed."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -35,7 +35,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give a connection a thread, if there is a place for it."""
+        """Give a connection a thread, or close it if too many are open."""
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -53,7 +53,7 @@ class Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say the class of what went wrong with a connection, and nothing that was sent."""
+        """Log the class of a connection's error, and nothing that was sent."""
         _log({"error": type(sys.exception()).__name__})
 
 
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         if self.path != _ADD:
-            # What follows is not read, so that it is not taken for the next request.
+            # The rest is not read, so the connection must close, or the rest would be taken for the next request.
             self.close_connection = True
             self._answer(Answer(404, f"post checkpoints to {_ADD}\n"))
             return
@@ -128,9 +128,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Leave out the base class's lines, which quote what was sent."""
+        """Write nothing: the base class would log lines that quote what was sent."""
 
 
 def _log(said: dict[str, Any]) -> None:
-    """Write a line of JSON to the log of requests, which is the standard error."""
+    """Write a line of JSON to the log of requests, which is standard error."""
     print(json.dumps(said), file=sys.stderr, flush=True)  # noqa: T201

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from epsilond_witness.notes import Key, Kind
 from epsilond_witness.trees import EMPTY_ROOT
 
-#: How many contradictions of each log are kept, the first ones: this many proofs, and as many others.
+#: The number of contradictions of each log that are kept, the earliest ones: this many with proof, and as many others.
 MOST_CONFLICTS = 100
 _PATIENCE_S = 5.0
 _TABLES = (
@@ -33,12 +33,12 @@ _TABLES = (
 
 
 class Unusable(Exception):
-    """The folder is not that of a witness, or must not be used; the message says why."""
+    """The folder does not belong to a witness, or must not be used; the message says why."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """The newest checkpoint of a log that was cosigned, and the note with the cosignature; at first the empty tree."""
+    """The newest cosigned checkpoint of a log, and the note with the cosignature; at first, the empty tree."""
 
     size: int = 0
     root: bytes = EMPTY_ROOT
@@ -47,15 +47,15 @@ class Known:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two notes that the key of a log has signed, and that do not fit together.
+    """Two notes that the key of a log has signed and that contradict each other.
 
     Attributes:
-        origin: The log.
-        seen_at: Seconds since 1970.
-        known: What was cosigned before.
-        offered: What was to be cosigned then.
-        is_proof: Whether the two have one size and two roots, which no honest log signs. Otherwise the proof between
-            them failed, and whoever sent it may have sent a wrong one.
+        origin: The name of the log.
+        seen_at: The time of the contradiction, in seconds since 1970.
+        known: The note that was cosigned before.
+        offered: The note that was offered for cosigning.
+        is_proof: Whether the two have the same size and different roots, which no honest log signs. Otherwise the proof
+            of consistency between them failed, and the sender may have sent a wrong proof.
     """
 
     origin: str
@@ -66,14 +66,15 @@ class Conflict:
 
 
 class State:
-    """The state in a folder. Threads, and even processes, take turns at it."""
+    """The state in a folder. Threads and processes take turns to use it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @contextmanager
     def changing(self) -> Iterator[Records]:
-        """Read and change. After the block all changes are on the disk; if the block raises, none is."""
+        """Yield the records for reading and changing. After the block all changes are on the disk; if it raises, none
+        is."""
         with closing(self._connection()) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -85,12 +86,12 @@ class State:
 
     @contextmanager
     def reading(self) -> Iterator[Records]:
-        """Read only."""
+        """Yield the records for reading only."""
         with closing(self._connection()) as connection:
             yield Records(connection)
 
     def _connection(self) -> sqlite3.Connection:
-        # mode=rw: a file that is gone is not made anew.
+        # With mode=rw, a file that is gone is not made anew.
         connection = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?mode=rw", uri=True, timeout=_PATIENCE_S, isolation_level=None
         )
@@ -110,12 +111,12 @@ class Records:
         return str(found)
 
     def known(self, origin: str) -> Known:
-        """Return what was cosigned last of a log."""
+        """Return the newest cosigned checkpoint of a log."""
         found = self._connection.execute("SELECT size, root, note FROM logs WHERE origin = ?", (origin,)).fetchone()
         return Known() if found is None else Known(*found)
 
     def keep(self, origin: str, known: Known) -> None:
-        """Take a checkpoint in place of the one before."""
+        """Store a cosigned checkpoint of a log in place of the one before."""
         self._connection.execute(
             "INSERT INTO logs (origin, size, root, note) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (origin) DO UPDATE SET size = excluded.size, root = excluded.root, note = excluded.note",
@@ -123,7 +124,7 @@ class Records:
         )
 
     def add_conflict(self, conflict: Conflict) -> None:
-        """Keep a contradiction, unless it is kept already or there are many of the log."""
+        """Keep a contradiction, unless it is kept already, or too many of the log are."""
         (count,) = self._connection.execute(
             "SELECT count(*) FROM conflicts WHERE origin = ? AND is_proof = ?", (conflict.origin, conflict.is_proof)
         ).fetchone()
@@ -134,25 +135,25 @@ class Records:
             )
 
     def conflicts(self) -> list[Conflict]:
-        """Return the contradictions that are kept, the oldest first."""
+        """Return the kept contradictions, oldest first."""
         columns = "origin, seen_at, known, offered, is_proof"
         rows = self._connection.execute(f"SELECT {columns} FROM conflicts ORDER BY number")  # noqa: S608  # no input
         return [Conflict(origin, at, known, offered, bool(is_proof)) for origin, at, known, offered, is_proof in rows]
 
 
 def make(folder: Path, name: str) -> Key:
-    """Make the key and the empty state of a new witness in a folder for this user alone; return the public key.
+    """Make the key and the empty state of a witness in a folder that only this user can read; return the public key.
 
     Raises:
         Unusable: there is a witness in the folder already.
-        Malformed: a witness cannot have the name.
+        Malformed: the name is not possible for a witness.
     """
     private = Ed25519PrivateKey.generate()
     key = Key.of(private, name, Kind.COSIGNER)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state_file, key_file = _files(folder)
     if state_file.exists() or key_file.exists():
-        raise Unusable(f"there is a witness in {folder} already; a new one takes a folder of its own")
+        raise Unusable(f"there is a witness in {folder} already; make the new one in another folder")
     with closing(_new(state_file)) as state:
         state.execute("PRAGMA synchronous = EXTRA")
         state.execute("BEGIN IMMEDIATE")
@@ -160,7 +161,7 @@ def make(folder: Path, name: str) -> Key:
             state.execute(statement)
         state.execute("INSERT INTO witness VALUES (1, ?)", (str(key),))
         state.commit()
-    # The key comes last: without it, a folder whose making was interrupted signs nothing.
+    # The key is written last: if the making of the folder is interrupted, the folder has no key and signs nothing.
     with os.fdopen(os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         file.flush()
@@ -173,13 +174,13 @@ def open_folder(folder: Path) -> tuple[Ed25519PrivateKey, Key, State]:
     """Return the key of a witness and its state.
 
     Raises:
-        Unusable: either is missing, others can read the key, or they do not belong together.
+        Unusable: the key or the state is missing, others can read the key, or the two do not belong together.
     """
     state_file, key_file = _files(folder)
     try:
         about = key_file.stat()
         if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise Unusable(f"others than its owner may read {key_file}: chmod 600 it, or make a new witness")
+            raise Unusable(f"users other than its owner may read {key_file}: chmod 600 it, or make a new witness")
         private = load_pem_private_key(key_file.read_bytes(), None)
         with State(state_file).reading() as records:
             key = Key.parse(records.public_key(), Kind.COSIGNER)

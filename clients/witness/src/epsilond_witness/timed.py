@@ -1,4 +1,4 @@
-"""Reading from a connection within a time."""
+"""Read from a connection up to a deadline."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Timed(io.RawIOBase):
     """Reads from a connection up to a deadline: a socket's own timeout starts again with every byte.
 
     Args:
-        received: What reads from the connection.
-        connection: Its socket.
-        until: The deadline, by the monotonic clock. It may be set anew.
+        received: The stream that reads from the connection.
+        connection: The connection's socket.
+        until: The deadline, by the monotonic clock. It may be changed.
     """
 
     def __init__(self, received: io.RawIOBase, connection: socket.socket, until: float) -> None:

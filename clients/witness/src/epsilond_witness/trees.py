@@ -9,7 +9,7 @@ EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
 def begins_with(small: tuple[int, bytes], large: tuple[int, bytes], path: Sequence[bytes]) -> bool:
-    """Return whether a path proves that the tree of the second size and root begins with the first one.
+    """Return whether a path proves that the large tree, given by its size and root, begins with the small tree.
 
     >>> leaf, other = bytes(32), bytes([1]) * 32
     >>> both = hashlib.sha256(b"\\1" + leaf + other).digest()
@@ -23,7 +23,7 @@ def begins_with(small: tuple[int, bytes], large: tuple[int, bytes], path: Sequen
         return not path and first_root == EMPTY_ROOT and (second > 0 or second_root == EMPTY_ROOT)
     if first == second:
         return not path and first_root == second_root
-    # A smaller tree that is complete is the first node itself.
+    # If the smaller tree is complete, its root is the first node itself.
     nodes = [first_root, *path] if first & (first - 1) == 0 else list(path)
     if not nodes:
         return False

@@ -26,7 +26,7 @@ def source_of(
     Args:
         event: A `DpEvent`.
         accountant: The accountant whose number is compared.
-        noise_over: The quantity of which the noise multipliers are multiples. The event itself does not say.
+        noise_over: The quantity that the noise multipliers are multiples of, which the event itself does not say.
         batches: How the loader drew batches, if the event says Poisson samples.
     """
     return {

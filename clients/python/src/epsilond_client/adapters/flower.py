@@ -42,7 +42,7 @@ from epsilond_client.problems import BudgetExceeded
 
 log = logging.getLogger("epsilond_client")
 
-#: It is a part of an idempotency key, of which the server takes 200 characters.
+#: The longest name of a run: it is part of an idempotency key, which may have 200 characters.
 _LONGEST_NAME = 100
 
 Arrays = dict[str, npt.NDArray[np.float64]]
@@ -190,9 +190,9 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
                 "idempotency_key": f"{self._budget_id}/{self._job}/{server_round}/{attempt}",
             }
             made = self._client.reservations.create(self._budget_id, [self._event], **asked)
-            state = self._client.reservations.get(made).state  # the answer before may be that of an earlier process
+            state = self._client.reservations.get(made).state  # Another process may have made it.
             if state == "started":
-                # Its noise may already have been drawn: charge it, since new noise would be another release.
+                # Its noise may already have been drawn, and new noise would be another release: charge it.
                 self._client.reservations.commit(made)
             elif state == "pending":
                 stack = ExitStack()

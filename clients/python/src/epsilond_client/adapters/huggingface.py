@@ -28,9 +28,10 @@ from epsilond_client.naming import BudgetId
 from epsilond_client.noise import fresh_normals
 from epsilond_client.samplers import Poisson, Sampler
 
-#: Methods that are replaced while the block lasts: a trainer with its own would do something else than is charged.
+#: The methods that are replaced while the block lasts. A trainer that overrides one would do something else than what
+#: is charged.
 _REPLACED = ("training_step", "get_train_dataloader")
-#: A contribution stays below its bound by more than float32 rounds.
+#: Keeps a contribution below its bound by more than the rounding of float32.
 _MARGIN = 1.0 - 1e-6
 
 
@@ -84,7 +85,7 @@ def guard(
         step = _PrivateStep(trainer, held, bound, noise_multiplier * bound, sampler.divisor)
         trainer.training_step = step
         trainer.get_train_dataloader = lambda: _loader(trainer, sampler)
-        # The trainer would clip the noisy sum once more, and its epochs are not those of the sampler.
+        # The trainer would otherwise clip the noisy sum once more, and count epochs that are not the sampler's.
         args.max_grad_norm, args.max_steps = 0.0, sampler.steps_left
         try:
             yield held

@@ -18,7 +18,7 @@ from epsilond_client.answers import Answer, Card, Reservation, Run
 from epsilond_client.client import Client
 from epsilond_client.holding import HeldReservation
 
-#: Where the documents are among the artifacts of a run.
+#: The folder of the documents among the artifacts of a run.
 FOLDER = "privacy"
 _PREFIX = "epsilond."
 _OF_A_CARD = ("run_id", "state", "statement", "privacy_unit", "algorithm", "plan_hash", "budget_id", "reservation_id")

@@ -19,9 +19,9 @@ import numpy as np
 
 from epsilond_client.models import FloatArray, Model
 
-#: `Equal` takes texts from here on.
+#: The first version in which `Equal` accepts texts.
 _OPSET = 19
-#: Runtimes read older representations for longer.
+#: An old version is used, because more runtimes can read it.
 _IR_VERSION = 10
 
 
@@ -135,7 +135,7 @@ def _features(graph: _Graph, model: Model) -> tuple[str, list[int]]:
     if numbers:
         given = graph.input("numbers", graph.types.DOUBLE, len(numbers))
         lower, upper = (np.array([float(column[end]) for _, column in numbers]) for end in ("lower", "upper"))
-        # A constant column is clipped to its value, which less itself is 0, whatever it is divided by.
+        # A value of a constant column is clipped to its bound; the difference is 0, whatever it is divided by.
         half_width = np.where(lower == upper, 1.0, upper / 2.0 - lower / 2.0)
         clipped = graph.node("Min", graph.node("Max", given, graph.constant(lower)), graph.constant(upper))
         shifted = graph.node("Sub", clipped, graph.constant(upper / 2.0 + lower / 2.0))

@@ -6,9 +6,10 @@
 A loader with a sampler of `epsilond_client.samplers` is charged as the sampler draws, for the steps that the sampler
 has left.
 
-The following are refused: other loaders that are no Poisson samplers (`poisson_sampling=False` cuts a shuffled data set
-into batches, which no theorem amplifies, but leaves the same history), optimizers with other noise than one Gaussian
-per step (adaptive clipping) or with noise from several processes, and steps of several accumulated batches.
+The following are refused: other loaders that are no Poisson samplers (with `poisson_sampling=False`, batches are cut
+from a shuffled data set, for which no amplification is proved, although the history looks the same), optimizers with
+other noise than one Gaussian per step (adaptive clipping) or with noise from several processes, and steps of several
+accumulated batches.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from epsilond_client.loaders import declared_by
 from epsilond_client.naming import BudgetId
 
 Batches = Literal["poisson", "shuffled"]
-#: Optimizers that run in one process, add one Gaussian over all parameters, and know how many batches they accumulate.
+#: The optimizers that run in one process, add one Gaussian over all parameters, and know how many batches they
+#: accumulate.
 _GUARDED = ("DPOptimizer", "DPPerLayerOptimizer")
 
 
@@ -113,7 +115,7 @@ def noise_multiplier(client: Client, budget: BudgetId, *, data_loader: Any, epoc
     paid_by = client.budgets.get(budget)
     plan = client.calibrate(
         algorithm="dp_sgd",
-        # Only the quotient counts: one batch of all of them is drawn with the probability that Opacus uses.
+        # Only the ratio matters: one of that many batches has the sampling probability that Opacus uses.
         dataset_size=batches,
         batch_size=1,
         iterations=epochs * batches,

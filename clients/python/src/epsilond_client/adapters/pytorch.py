@@ -17,7 +17,7 @@ from typing import Any
 
 from epsilond_client.samplers import Sampler
 
-#: Options of a loader that would draw batches in another way.
+#: The options of a loader with which it would draw batches in another way.
 _REFUSED = {
     "batch_size": "the sampler decides how large a batch is",
     "shuffle": "shuffled batches are not what is charged",

@@ -32,7 +32,7 @@ Declaration = Sequence[float] | Sequence[str]
 
 
 class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """The code that both estimators share: declarations in, a released model out."""
+    """The base of both estimators: it makes a released model from declarations and rows."""
 
     def _fit(self, rows: Any, label: dict[str, Any], values: npt.NDArray[Any], default_model: str) -> Self:
         """Upload the rows, train, and load the released model."""
@@ -46,7 +46,7 @@ class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         arrays = {column["name"]: _checked(column, cells[column["name"]]) for column in columns}
         label = {"name": _unused("target", arrays), **label}
         if any(len(array) != len(values) for array in arrays.values()):
-            raise ValueError(f"X and y must have as many rows as each other; y has {len(values)}")
+            raise ValueError(f"X and y must have the same number of rows; y has {len(values)}")
         with Client(self.url) as client:
             budget = client.budgets.get(self.budget)
             dataset = client.datasets.upload(
@@ -88,7 +88,7 @@ class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True  # the noise
+        tags.non_deterministic = True  # because of the noise
         tags.input_tags.string = tags.input_tags.categorical = True
         tags.target_tags.required = True
         return tags

@@ -5,12 +5,12 @@
         ...                        # clip, sum, add noise, divide by sampler.divisor
 
 PyTorch takes a sampler as ``DataLoader(batch_sampler=...)``; `epsilond_client.adapters.pytorch` makes a loader that can
-do with empty batches, and `epsilond_client.adapters.grain` a dataset of Grain.
+handle empty batches, and `epsilond_client.adapters.grain` makes a dataset of Grain.
 
-A sampler is a random function under a key of the operating system. Who takes part in a step follows from the key, the
-step and the record alone, so that nothing is stored, a loop goes on where it was, and every machine draws its own part
-without a word to the others. Key and batches are as secret as the noise: whoever knows who was in a batch has lost the
-amplification that was charged.
+A sampler is a pseudorandom function under a key that the operating system draws. The key, the step and the record alone
+decide whether the record takes part in the step. So nothing is stored, a loop can continue where it was, and every
+machine draws its own part without communication. Key and batches are as secret as the noise: against somebody who knows
+who was in a batch, the amplification that was charged does not hold.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ SAMPLERS: dict[str, type[Sampler]] = {
 
 
 def for_event(event: Mapping[str, Any], *, dataset_size: int, **options: Any) -> Sampler:
-    """Return the sampler that draws what an event says, of a calibration or of a reservation.
+    """Return the sampler that draws as an event of a calibration or a reservation says.
 
     Args:
         event: An event with its `sampling` and `count`.
         dataset_size: The public number of records.
-        options: Those of `Sampler`.
+        options: The options of `Sampler`.
 
     Raises:
-        ValueError: there is no sampler for it.
+        ValueError: there is no sampler for the event.
 
     >>> event = {"sampling": {"kind": "poisson", "sampling_probability": 0.5}, "count": 3}
     >>> for_event(event, dataset_size=10).divisor

@@ -17,9 +17,10 @@ class Blocks(Sampler):
     Args:
         dataset_size: n, the public number of records.
         steps: The number of steps of the whole training.
-        num_bins: The number of steps that are cut into blocks; after them it begins again.
-        participations: How many blocks: block b of them, from 0 on, begins at step floor(b num_bins / participations).
-        options: Those of `Sampler`.
+        num_bins: The number of steps that are cut into blocks. After them, the same division is repeated.
+        participations: The number of blocks. Block b, counted from 0, begins at step floor(b num_bins /
+            participations).
+        options: The options of `Sampler`.
 
     >>> sampler = Blocks(100, 7, num_bins=7, participations=2)
     >>> sorted(index for step in range(3) for index in sampler.batch(step).tolist()) == list(range(100))
@@ -55,7 +56,7 @@ class Blocks(Sampler):
         return self._first + np.flatnonzero(bins == place - first)
 
     def _bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
-        """Return the bin of every record of the shard in a block; the bins of the last block are kept."""
+        """Return the bin of every record of the shard in a block. The bins of the latest block are cached."""
         if self._block is None or self._block[:2] != (block, self._key):
             self._block = (block, self._key, self._drawn_bins(block, count))
         return self._block[2]
@@ -83,7 +84,7 @@ class RandomAllocation(Blocks):
 
 
 class FixedOrderEpochs(Sampler):
-    """Every epoch has the same batches in the same order: consecutive records, every record once an epoch.
+    """Every epoch has the same batches of consecutive records in the same order, with each record once.
 
     >>> sampler = FixedOrderEpochs(10, 5, steps_per_epoch=4)
     >>> [batch for batch in sampler]

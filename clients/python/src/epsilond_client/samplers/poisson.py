@@ -34,17 +34,18 @@ class Poisson(Sampler):
 
 
 class TruncatedPoisson(Sampler):
-    """Poisson batches; of one with more than `max_batch_size` records a uniformly random subset of that size is kept.
+    """Poisson batches that are truncated: if one has more than `max_batch_size` records, a uniformly random subset is
+    kept.
 
     If slots are drawn, their number does not depend on the number of records, and an empty slot takes a place in a
-    batch like the others. So a record that comes or goes does not let another record in or out.
+    batch like the others. So adding or removing a record does not admit or displace another one.
 
     Args:
         dataset_size: A public bound on the number of records; under the replace relations, their number. If slots are
             drawn, the public number from which the divisor is computed.
         steps: The number of steps of the whole training.
-        sampling_probability: The probability of every record before batches are cut.
-        max_batch_size: Records that a batch has at most, in all shards together.
+        sampling_probability: The probability of every record before batches are truncated.
+        max_batch_size: The most records of a batch, in all shards together.
         truncation: "random" draws records, "random_slots" draws slots.
         slots: The number of slots; needed only if slots are drawn.
         options: Those of `Sampler`.
@@ -89,12 +90,13 @@ class TruncatedPoisson(Sampler):
             "dataset_size": bound,
             "truncation": truncation,
         }
-        # Empty slots are drawn as records behind the last one.
+        # Empty slots are drawn as records after the last one.
         self._places = self.records if slots is None else slots
 
     @property
     def divisor(self) -> float:
-        """Return the lesser of q n and the largest batch size; if slots are drawn, the share of n slots in it."""
+        """Return the lesser of q n and the largest batch size; if slots are drawn, the share of n of the slots in
+        it."""
         share = min(
             float(self.sampling["sampling_probability"]),
             float(self.sampling["max_batch_size"]) / float(self.sampling["dataset_size"]),
@@ -102,7 +104,7 @@ class TruncatedPoisson(Sampler):
         return share * self.dataset_size
 
     def batch(self, step: int) -> Indices:
-        """Draw the whole batch in every shard: whether it is cut depends on all records."""
+        """Draw the whole batch in every shard, because whether it is truncated depends on all records."""
         drawn = self._tossed(self.sampling["sampling_probability"], self._checked(step), 0, self._places)
         if drawn.size > self.sampling["max_batch_size"]:
             drawn = self._kept(drawn, step)
@@ -119,7 +121,7 @@ class TruncatedPoisson(Sampler):
 
 
 class CyclicPoisson(Sampler):
-    """Poisson batches from one group of the records after the other; a record is in one group for the whole training.
+    """Poisson batches from one group of records after another; a record stays in its group for the whole training.
 
     Step t draws from group t mod `cycle_length`, so that a record's steps are never closer than a cycle: correlated
     noise over that many steps needs this. Groups follow from the key, so they stay the same if a loop goes on.
@@ -129,8 +131,8 @@ class CyclicPoisson(Sampler):
         steps: The number of steps of the whole training.
         sampling_probability: The sampling probability of each record in the steps of its group.
         cycle_length: How many groups there are.
-        assignment: "independent" draws each record's group for it alone; "by_position" assigns groups by the place of a
-            record, so a record that replaces another keeps its group.
+        assignment: "independent" draws the group of each record independently. "by_position" assigns groups by the
+            position of records, so a record that replaces another takes over its group.
         options: Those of `Sampler`.
 
     >>> sampler = CyclicPoisson(100, 6, sampling_probability=1.0, cycle_length=3, assignment="independent")
@@ -163,7 +165,7 @@ class CyclicPoisson(Sampler):
 
     @property
     def divisor(self) -> float:
-        """Return q n over the number of groups."""
+        """Return the expected size of a batch: the sampling probability times the mean size of a group."""
         return float(self.sampling["sampling_probability"]) * self.dataset_size / int(self.sampling["cycle_length"])
 
     def batch(self, step: int) -> Indices:
@@ -173,7 +175,7 @@ class CyclicPoisson(Sampler):
         return its_turn
 
     def _group_of_each(self) -> npt.NDArray[np.int64]:
-        """Return the group of every record of the shard; it is kept."""
+        """Return the group of every record of the shard. The result is cached."""
         count = int(self.sampling["cycle_length"])
         if self.sampling["assignment"] == "by_position":
             places: npt.NDArray[np.int64] = np.arange(self._first, self._last) % count

@@ -1,4 +1,4 @@
-"""What all samplers have: steps, shards, states, and pseudorandom words for each record under a key."""
+"""The base of all samplers: steps, shards, states, and pseudorandom words for each record under a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY_BYTES = 32
 #: A uniform variate is a multiple of 2^-53, as in the service: the leading 16 bits decide for nearly every record.
 _BITS, _LEADING = 53, 16
 _TRAILING = _BITS - _LEADING
-#: Records whose words are one output of the hash.
+#: The number of records whose words are one output of the hash.
 _CHUNK = 4096
 
 
@@ -30,11 +30,11 @@ class Sampler(ABC):
         dataset_size: n, the public number of records, from which the divisor is computed.
         steps: The number of steps of the whole training.
         records: How many records there are, if that is not the public number; it is never shown.
-        key: The key of the sampler that this one continues, or of which it draws another shard; None makes a new one.
+        key: The key of the sampler that this one continues, or whose other shard it draws; None makes a new key.
         shard: This machine's number and the number of machines: it draws only from its own range of records.
 
     Attributes:
-        sampling: How batches are drawn, as an event says it.
+        sampling: How batches are drawn, in the form of an event.
 
     Raises:
         ValueError: a number is outside its range.
@@ -74,12 +74,12 @@ class Sampler(ABC):
         """Return the records of a step that are in this shard, ascending.
 
         Args:
-            step: From 0 on. The same step has the same batch, however often it is asked for.
+            step: The step, counted from 0. It has the same batch whenever it is asked for.
         """
 
     @property
     def records(self) -> int:
-        """Return the number of records in all shards. It is as secret as membership is."""
+        """Return the number of records in all shards. It is secret if membership is."""
         return self._records
 
     @property
@@ -89,7 +89,7 @@ class Sampler(ABC):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Return how many steps are drawn as a whole."""
+        """Return the number of steps that are drawn together."""
         return 1
 
     @property
@@ -98,7 +98,8 @@ class Sampler(ABC):
         return self._drawn % self.steps_per_epoch != 0 and self.steps_left > 0
 
     def begin_epoch(self) -> None:
-        """Leave out the rest of an epoch that has begun: whoever drew one of these steps takes no part in the epoch."""
+        """Leave out the rest of an epoch that has begun. Records that would be in these steps take no part in the
+        epoch."""
         self._drawn = min(-(-self._drawn // self.steps_per_epoch) * self.steps_per_epoch, self.steps)
 
     def __len__(self) -> int:
@@ -124,15 +125,16 @@ class Sampler(ABC):
             yield self.batch(step).tolist()
 
     def micro_batches(self, step: int, size: int) -> Iterator[tuple[Indices, npt.NDArray[np.bool_]]]:
-        """Yield a step's records in arrays of one size, for compiled loops: sum up over them, then add the noise once.
+        """Yield a step's records in arrays of one size, for compiled loops. Add up all arrays, and then add the noise
+        once.
 
         Args:
-            step: From 0 on.
+            step: The step, counted from 0.
             size: The size of each array.
 
         Yields:
-            shape (size,): indices, and whether each is of the batch; the others repeat index 0 and must not count. At
-            least one pair for each step, an empty one included.
+            Two arrays of shape (size,): indices, and whether each belongs to the batch. The others repeat index 0 and
+            must not count. Each step has at least one pair, even if its batch is empty.
         """
         batch, size = self.batch(step), whole("size", size, 1)
         for start in range(0, max(batch.size, 1), size):
@@ -145,14 +147,14 @@ class Sampler(ABC):
         """Return everything that is needed to go on, including the key; it is as secret as the records.
 
         Args:
-            steps_taken: The steps that the training has taken. None counts the batches that were handed out; a loader
-                with workers asks for some ahead.
+            steps_taken: The steps that the training has taken. None counts the batches that were handed out, which is
+                too many for a loader with workers: it asks for some ahead.
         """
         step = self._drawn if steps_taken is None else whole("steps_taken", steps_taken, 0)
         return self._declared() | {"key": self._key.hex(), "step": step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state.
+        """Continue from a state.
 
         Raises:
             ValueError: the state belongs to a sampler that draws differently.
@@ -168,7 +170,7 @@ class Sampler(ABC):
         self._key, self._drawn = bytes.fromhex(state["key"]), step
 
     def shard(self, number: int, count: int) -> Self:
-        """Return the sampler of one of several machines: the same steps, of its own range of records.
+        """Return the sampler of one of several machines: it draws the same steps from its own range of records.
 
         All of them together draw what this one draws. Each needs the same key: make them from one `state_dict`.
         """
@@ -185,7 +187,7 @@ class Sampler(ABC):
         return f"<{type(self).__name__}: {self.sampling}, {self.steps} steps>"
 
     def _parameters(self) -> dict[str, Any]:
-        """Return the arguments that only this kind has."""
+        """Return the arguments that only this kind of sampler has."""
         return arguments_of(self.sampling)
 
     def _declared(self) -> dict[str, Any]:
@@ -218,7 +220,8 @@ class Sampler(ABC):
         return int.from_bytes(self._digest(purpose, 8, *place), "little")
 
     def _tossed(self, probability: float, step: int, first: int, last: int) -> Indices:
-        """Return the records from ``first`` up to ``last`` that take part: independent for each record and step.
+        """Return the records from ``first`` up to ``last`` that take part, drawn independently for each record and
+        step.
 
         A record takes part when its variate, a multiple of 2^-53, is below floor(q 2^53) / 2^53, which is at most q.
         """
@@ -231,7 +234,7 @@ class Sampler(ABC):
 
     def _drawn_bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
         """Return the bin of each record of the shard in a block: each of ``count`` bins is equally likely."""
-        beyond = (1 << 64) // count * count  # words from here on would favour the first bins
+        beyond = (1 << 64) // count * count  # words from here on would favor the first bins
         words = np.array(self._words("bins", "<u8", self._first, self._last, block))
         if beyond < 1 << 64:
             for place in np.flatnonzero(words >= np.uint64(beyond)):
