@@ -162,10 +162,10 @@ class SampledStep:
 
         Args:
             more_growth: The log of how much a share of the law grows from the axis to twice the angle.
-            latest: The largest t that the rule is for: fewer nodes do for a fixed size where it is finite.
+            latest: The largest t for which the rule is used. If it is finite, a fixed size needs fewer nodes.
         """
         growth = self.log_growth(angle, tilt) + more_growth
-        # Tails grow with the line, and by what their geometric series are.
+        # The bounds of the tails also contain the growth on the line and the sums of their geometric series.
         left, right = self.reach(tilt, digits + growth / 4.0 + 3.0, log_moment)
         angle = rounded(angle)
         if self.kind == "fixed_size":

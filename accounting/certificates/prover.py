@@ -51,9 +51,9 @@ _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "sr
 _MOST_TERMS = 200_000
 #: The share of delta that what is left out as rare may weigh.
 _RARE = 1e-11
-#: The share of a moment that the search for a line may forget.
+#: The share of a moment that the search for a line may neglect.
 _NEGLIGIBLE = 1e-30
-#: Points up to which nothing but the plain contour is tried.
+#: Up to this many points, only the plain contour is tried.
 _FEW_POINTS = 4000
 
 
@@ -219,7 +219,7 @@ def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[st
             return
     log_delta = max(math.log(delta), -700.0) if delta > 0.0 else direction.log_estimate
     if statement.claim == MORE_THAN:
-        # Where far more than ``delta`` is lost, that is what has to be resolved.
+        # If the true delta is far above ``delta``, it is the number that has to be resolved.
         log_delta = max(log_delta, direction.log_estimate - 8.0)
     for form, digits in _integrals(direction, log_delta):
         if statement.claim == MORE_THAN:

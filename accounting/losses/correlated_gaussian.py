@@ -4,8 +4,8 @@ The run releases C G + s Z (`accounting.events.correlated_gaussian`), with sums 
 
 Without sampling, the run is one Gaussian mechanism with mu = sens / s. Given the past, row t of the release is a normal
 number that the record moves by sum over i <= t of C_ti u_i, |u_i| <= 1. On every path the squares of these moves add up
-to at most sens^2, which makes adaptive Gaussian steps (sens / s)-GDP (Smith & Thakurta 2022). Denisov, McMahan, Rush,
-Smith & Thakurta 2022, arXiv 2202.08312. Equal contributions in the worst steps attain it.
+to at most sens^2, which makes adaptive Gaussian steps (sens / s)-GDP (Smith & Thakurta 2022; Denisov, McMahan, Rush,
+Smith & Thakurta 2022, arXiv 2202.08312). Equal contributions in the worst steps attain it.
 
 Cyclic Poisson batches: with at most as many coefficients as the cycle has steps, the run is dominated by one
 Poisson-sampled Gaussian step of noise s / |c| for each cycle, begun cycles included (Choquette-Choo et al. 2023, arXiv
