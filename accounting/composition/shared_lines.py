@@ -2,8 +2,7 @@
 
 A line that was made for one epsilon serves its neighbourhood. The list is sorted. The line of its middle value answers,
 by one product of (epsilons x points), every epsilon whose interval is narrow enough there. The rest is divided and
-treated in the same way. Numbers
-that no plain line serves are left to the evaluator that takes one number at a time.
+treated in the same way. Numbers that no plain line serves are left to the evaluator that takes one number at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The profile delta(eps) of one direction near one epsilon, and the rule by which it is made.
 
 1. `plain`: the contour of the whole composition, if it needs few points; then the same again with the delta that it
-found. 2. `_without_atoms`, if one step is repeated: a sum over the outcomes of its atoms, and a contour of the rest.
+   found.
+2. `_without_atoms`, if one step is repeated: a sum over the outcomes of its atoms, and a contour of the rest.
 3. `capped`: the contour without the far tail, whose moments explode.
 4. `split`, if fewer than three participations of a record are expected: the bulk of the losses of equal subsampled
    steps is split off, and the rest is divided into bands.
