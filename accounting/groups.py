@@ -68,7 +68,7 @@ def group_epsilon_for_delta(
         exact_for_sums: with full-batch Gaussian and Laplace noise, on a grid too, and of Poisson batches with Gaussian
             noise up to `accounting.losses.group_poisson.MOST_HITS` records.
         as_one_mechanism_for_selection: the exponential mechanism costs a group as much as one with k times its epsilon
-        costs a record.
+            costs a record.
 
     Raises:
         InvalidValue, Unsupported: As `accountant.epsilon_for_delta` does.

@@ -1,6 +1,6 @@
 """Report noisy max: noise on every score, and the name of the largest noisy score; nothing else is released.
 
-Scores of neighbours differ by at most Delta, the noise has scale 2 Delta / epsilon. The proved cost depends on the
+Scores of neighbours differ by at most Delta, and the noise has scale 2 Delta / epsilon. The proved cost depends on the
 noise:
 
 * Gumbel noise: exactly the exponential mechanism with weights e^(epsilon score / (2 Delta)), a bounded range.
@@ -33,8 +33,7 @@ scores against a few others cost more: the largest of two against that of two ha
 against three cost a little more. With exponential noise two single candidates cost more than crowds. Let the first
 candidate be ahead by g, in units of the noise's scale, 0 <= g <= epsilon, and behind by epsilon - g for the neighbour.
 It is named with probability 1 - e^-g / 2, and e^(g - epsilon) / 2. At g = 0 one loss is epsilon, at g = epsilon / 2
-both are log(2 e^g
-- 1) in size.
+both are log(2 e^g - 1) in size.
 """
 
 from __future__ import annotations

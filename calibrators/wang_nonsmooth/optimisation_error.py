@@ -11,14 +11,17 @@ first term $1/A > 1$. The theorem hides constants of the problem in its orders: 
 rate is $c\,\|w_*\|^2 [\ldots]$ with one $c$ in units of loss / parameter$^2$, 1 unless given.
 
 **Optimisation error** (any $\eta > 0$, noise of standard deviation $\sigma$ per coordinate on the mean gradient $g_t$
-of a batch). Projection onto $W \ni w_*$ does not lengthen distances to $w_*$, so with noise $b_t$ $$\|w_{t+1} - w_*\|^2
-\le \|w_t - w_*\|^2 - 2\eta\langle g_t + b_t, w_t - w_*\rangle + \eta^2 \|g_t + b_t\|^2 .$$ Convexity, the sum over $t$
-and Jensen's inequality for the average $\bar w$ give, *in expectation*, for every fixed data set and every $w_* \in W$,
-$$\mathbb{E}\,[R_S(\bar w) - R_S(w_*)] \le \frac{\|w_*\|^2}{2 T \eta} + \frac{\eta}{2}\,(V + d \sigma^2),\qquad V = \sup
-\mathbb{E}\,\|g_t\|^2 ,$$ since $\mathbb{E}\,[g_t \mid w_t] \in \partial R_S(w_t)$ and $b_t$ has mean zero given the
-past. $V = G^2$ for a batch of fixed size; a Poisson batch whose sum is divided by $b$ has $V = G^2 (1 + (1 - p)/b)$,
-$p = b/n$. The right-hand side is least at $\eta = \|w_*\| / \sqrt{T (V + d\sigma^2)}$, where it is
-$\|w_*\| \sqrt{(V + d \sigma^2)/T}$.
+of a batch). Projection onto $W \ni w_*$ does not lengthen distances to $w_*$, so with noise $b_t$
+
+$$\|w_{t+1} - w_*\|^2 \le \|w_t - w_*\|^2 - 2\eta\langle g_t + b_t, w_t - w_*\rangle + \eta^2 \|g_t + b_t\|^2 .$$
+
+Convexity, the sum over $t$ and Jensen's inequality for the average $\bar w$ give, *in expectation*, for every fixed
+data set and every $w_* \in W$,
+$$\mathbb{E}\,[R_S(\bar w) - R_S(w_*)] \le \frac{\|w_*\|^2}{2 T \eta} + \frac{\eta}{2}\,(V + d \sigma^2),\qquad
+V = \sup \mathbb{E}\,\|g_t\|^2 ,$$
+since $\mathbb{E}\,[g_t \mid w_t] \in \partial R_S(w_t)$ and $b_t$ has mean zero given the past. $V = G^2$ for a batch
+of fixed size; a Poisson batch whose sum is divided by $b$ has $V = G^2 (1 + (1 - p)/b)$, $p = b/n$. The right-hand side
+is least at $\eta = \|w_*\| / \sqrt{T (V + d\sigma^2)}$, where it is $\|w_*\| \sqrt{(V + d \sigma^2)/T}$.
 
 *With probability* $1 - \gamma/3$, $\gamma > 18 e^{-Td/8}$, with $A_R = M_0 + G R$ above every loss on $W$ and
 $A_* = M_0 + \min(M \|w_*\| + L \|w_*\|^{1+\alpha}, G \|w_*\|)$ above every loss at $w_*$:
