@@ -30,7 +30,10 @@ def choose_missing(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool
 
 
 def _choose_size(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
-    """Choose the size that an algorithm finds missing. Return False if it is no size, or if it has been chosen before."""
+    """Choose the size that an algorithm finds missing.
+
+    Return False if it is no size, or if it has been chosen before.
+    """
     if pointer == ("iterations",) and partial.spec.iterations is None:
         _choose_length(partial)
         return True
