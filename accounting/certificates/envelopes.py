@@ -1,6 +1,7 @@
-"""Chooses the rule from which a verifier takes its bounds of a transform beyond some t.
+"""This module chooses the rule from which a verifier takes its bounds of a transform beyond some t.
 
-As in `accounting.certificates.nodes`, nothing here has to be right. Theorem B of docs/concepts/certificates.md.
+As in `accounting.certificates.nodes`, nothing here has to be right. The rules are those of Theorem B in
+docs/concepts/certificates.md.
 """
 
 from __future__ import annotations

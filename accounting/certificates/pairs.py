@@ -63,7 +63,7 @@ def certified_loss(event: Event, relation: NeighboringRelation, group_size: int)
     """Return the loss whose pair the verifier has a theorem for.
 
     Raises:
-        NoCertificate: It has none for this event.
+        NoCertificate: If the verifier has no theorem for this event.
     """
     mechanism, sampling = event.mechanism, event.sampling
     if group_size > 1:

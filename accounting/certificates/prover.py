@@ -49,7 +49,7 @@ NOT_INSTALLED = (
 )
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
 _MOST_TERMS = 200_000
-#: The share of delta that what is left out as rare may weigh.
+#: The outcomes that are left out as rare may have at most this share of delta.
 _RARE = 1e-11
 #: The share of a moment that the search for a line may neglect.
 _NEGLIGIBLE = 1e-30
@@ -137,7 +137,7 @@ def check_again(data: bytes) -> Verdict:
     """Verify a certificate; other processes are sent this function.
 
     Raises:
-        NoCertificate: as `verifier`.
+        NoCertificate: As `verifier` does.
     """
     return verifier()(data)
 

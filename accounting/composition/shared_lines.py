@@ -55,7 +55,7 @@ def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) 
     uppers = np.array([bounds.upper for bounds in found if bounds is not None])
     there = deltas_in_direction(DirectedProfiles(other), uppers) if other is not None else [None] * uppers.size
     for index, bounds in zip(known, there, strict=True):
-        # Settled where the other direction costs no more than delta at the epsilon that is charged.
+        # An epsilon is settled if the other direction costs no more than delta there.
         if bounds is None or not bounds.upper <= descending[index]:
             found[index] = None
     return _unsorted(found, order)

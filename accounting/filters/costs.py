@@ -151,7 +151,7 @@ def unamplified(events: tuple[Event, ...], kind: str) -> tuple[CostWarning, ...]
 
 
 def without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Fraction]:
-    """Return the events as they are if no stated delta occurs, and the sum of the stated deltas."""
+    """Return the events without their stated deltas, and the sum of these deltas."""
     parts, stated = [], Fraction(0)
     for event in events:
         if is_sampled(event):

@@ -8,7 +8,7 @@
    steps is split off, and the rest is divided into bands.
 5. `windowed_contours`: contours with a Gaussian window, which always converge; first with few points.
 6. `split`, if participations are many.
-7. The window again, with many points.
+7. `windowed_contours` again, with many points.
 
 `near` yields them in this order, and its caller stops at the first that is narrow enough.
 """

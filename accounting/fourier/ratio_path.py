@@ -214,7 +214,8 @@ class RatioPart:
         direction = 1.0 if self.upward else -1.0
 
         def beside(end: float, rate: float) -> Array:
-            # Weights fall like e^-|u| there; 2 covers the sum instead of the integral, and the integrand's change.
+            # Weights fall like e^-|u| there. The factor 2 covers the difference between sum and integral, and the
+            # change of the integrand.
             at: Complex = np.array([end], dtype=np.complex128)
             value = self._log_mass(at).real[0] + direction * tilts * self._log_f(at).real[0]
             return np.asarray(value + math.log(2.0 * scale) + rate)

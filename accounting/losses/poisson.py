@@ -118,8 +118,8 @@ class PoissonGaussianLoss(PrivacyLoss):
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=False)
         if mixture is not None:
             return mixture
-        # Given that the batch holds records of the group, outputs are within ``size`` times the distance of those
-        # without them.
+        # If the batch holds records of the group, they move outputs by at most ``size`` times the distance of one
+        # record.
         probability = probability_of_some(self.sampling_probability, size)
         return GroupStep(self.at_distance(size, probability), is_exact=False)
 
