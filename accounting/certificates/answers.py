@@ -55,7 +55,7 @@ def certify_upper(
         most: The epsilon to state; None states the upper end that the engine finds.
 
     Raises:
-        AccountingError: There is no such epsilon.
+        AccountingError: If there is no such epsilon.
     """
     if most is not None:
         return _first(AT_MOST, events, relation, [(most, delta)])

@@ -222,7 +222,7 @@ class SampledStep:
         return min(found)[1:] if found else None
 
     def _log_largest(self, middles: Array, reach: float, height: float, angle: float, tilt: float) -> Array:
-        """Return about the log of the bound of Theorem C's moduli around each place."""
+        """Return approximately the log of Theorem C's bound on moduli around each place."""
         found = np.full(middles.shape, -math.inf)
         for k in range(8):
             left, right = middles + reach * (k / 4.0 - 1.0), middles + reach * ((k + 1) / 4.0 - 1.0)

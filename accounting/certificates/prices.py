@@ -81,8 +81,8 @@ def certify_price(
         rate: The delta of failures per unit of mu squared, on which that budget's prices depend.
 
     Raises:
-        NoCertificate: The amounts are infinite, the verifier has no theorem for some event, its bounds do not decide,
-            or it is not installed.
+        NoCertificate: If the amounts are infinite, if the verifier has no theorem for some event, if its bounds do not
+            decide, or if it is not installed.
 
     Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
     """

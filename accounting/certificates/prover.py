@@ -94,7 +94,8 @@ def certify(
         group_size: How many records of one owner come, go or are replaced together.
 
     Raises:
-        NoCertificate: The verifier has no theorem for some event, or its bounds do not decide, or it is not installed.
+        NoCertificate: If the verifier has no theorem for some event, if its bounds do not decide, or if it is not
+            installed.
 
     Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
     """
@@ -123,7 +124,7 @@ def verifier() -> Callable[[bytes], Verdict]:
     """Return this checkout's verifier.
 
     Raises:
-        NoCertificate: python-flint, which it computes with, is not installed.
+        NoCertificate: If python-flint, with which the verifier computes, is not installed.
     """
     if _SOURCE not in sys.path:
         sys.path.append(_SOURCE)
@@ -146,7 +147,8 @@ def witnesses(statement: Statement) -> Iterator[bytes]:
     """Yield certificates that nobody has checked yet, the likeliest first.
 
     Raises:
-        NoCertificate: An event is not covered, or the quadratures that steer the search would take too many nodes.
+        NoCertificate: If an event is not covered, or if the quadratures that steer the search would take too many
+            nodes.
     """
     try:
         yield from _witnesses(statement)

@@ -147,7 +147,7 @@ class Direction:
         return [log - total for log in logs]
 
     def place(self, index: int, choose: Callable[[int, SampledStep], dict[str, Json]]) -> Json:
-        """Return the nodes of one event: those that are chosen for each part, with its number."""
+        """Return the nodes of one event. For each of its parts, ``choose`` is called with the part's number."""
         event = self.events[index]
         found: list[Json] = [{} if p.sampled is None else choose(i, p.sampled) for i, p in enumerate(event.parts)]
         return {"branches": found} if event.is_mixture else found[0] if found else {}

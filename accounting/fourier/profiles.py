@@ -50,8 +50,8 @@ FEW_PARTICIPATIONS = 3.0
 _SHARES = (0.47, 0.27, 0.15, 0.08, 0.04, 0.75, 0.02, 0.01)
 #: Up to this number of steps, losses are also cut at a place so low that no sum of losses below it is above epsilon.
 _FEW_STEPS = 64
-#: The law without its atoms is tabulated at this number of tilts. The largest is at most the second number over the
-#: distance of epsilon from the largest loss, and the third over one step's largest loss.
+#: The law without its atoms is tabulated at the first number of tilts. The largest tilt is at most the second number
+#: divided by the distance of epsilon from the largest loss, and at most the third divided by one step's largest loss.
 _REST_TILTS, _NEAREST, _STEEPEST = 36, 40.0, 3000.0
 #: The bulk is bounded at this multiple of epsilon, so that the bound holds around epsilon.
 _BELOW = 0.98

@@ -44,8 +44,8 @@ Array = NDArray[np.float64]
 #: Lengths of intervals of losses, each with the number of steps that have it.
 Kinds = tuple[tuple[float, int], ...]
 
-#: The number of parts of the shortest interval on the lattice, and the most work of a recursion: values times choices
-#: of t.
+#: The largest and the smallest number of parts of the shortest interval on the lattice, and the most work of a
+#: recursion: values times choices of t.
 _FINEST, _COARSEST, _WORK = 300, 6, 4e7
 #: The largest sum of epsilons at which e^x does not overflow.
 _LARGEST = 300.0

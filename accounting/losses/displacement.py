@@ -98,8 +98,9 @@ class DisplacementLoss(PrivacyLoss):
         return excess
 
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """Return where the loss lies: beyond this many standard deviations, N(2), and N(1) of R, have at most the given
-        mass."""
+        """Return the range of the loss, apart from outcomes of at most the given mass in the tails of N(2), and of N(1)
+        in R.
+        """
         reach, mass = -float(scipy.special.ndtri_exp(log_mass)), math.exp(log_mass)
         s = self.noise_multiplier
         displaced = _log_displaced_ratio(s, self.probability, 2.0 + s * reach)
