@@ -2,11 +2,11 @@
 # Stage 1 installs the locked dependencies into a virtual environment; stage 2 has no compiler and no pip cache.
 
 FROM python:3.13-slim-trixie AS build
-# `dask` for a service whose runs are trained on a Dask cluster, and for the cluster: docs/operating/dask.md.
+# Set this to `dask` for a service whose runs are trained on a Dask cluster, and for the cluster: docs/operating/dask.md.
 ARG LOCK=runtime
-# yes for what traces are sent with: docs/operating/tracing.md.
+# Set this to `yes` to send traces: docs/operating/tracing.md.
 ARG TRACING=
-# 12 or 13 for workers on a GPU: docs/operating/gpu.md.
+# Set this to the version of CUDA, 12 or 13, for workers on a GPU: docs/operating/gpu.md.
 ARG CUDA=
 WORKDIR /build
 COPY requirements/${LOCK}.lock ./packages.lock
@@ -38,7 +38,8 @@ COPY trainer trainer
 COPY app app
 COPY migrations migrations
 COPY openapi.json openapi.json
-# Compiled here: the service's user may not write beside its modules, and each process would compile them again.
+# The modules are compiled here because the service's user may not write beside them: otherwise each process would compile
+# them again.
 RUN /opt/epsilond/venv/bin/python -m app.cli.launcher \
     && /opt/epsilond/venv/bin/python -m compileall -q accounting calibrators trainer app migrations \
     && /opt/epsilond/venv/bin/python -m trainer.warm_up

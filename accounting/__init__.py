@@ -1,6 +1,7 @@
 """Floor 1: the numerics of privacy. They turn events and a neighbouring relation into certified intervals and costs.
 
-No I/O, no clock, no environment, no logging. NumPy and SciPy; dp-accounting in one adapter, imported lazily.
+Nothing here does I/O, reads a clock or the environment, or logs. It needs NumPy and SciPy; one adapter imports
+dp-accounting when it is used.
 
 | question | module |
 |---|---|

@@ -2,10 +2,10 @@
 
 A function under `compiled` is plain Python over floats and arrays, and computes the same numbers when it is not
 compiled: no operation is reordered, and no product and sum are fused. Set ``NUMBA_DISABLE_JIT=1`` to step through it;
-functions of `math` then raise where compiled code returns an infinity.
-Compiled code is kept on disk, in the folder of its source, under a name that depends on all sources of that folder and
-on this file, so a change of any of them leads to a new compilation. A compiled function therefore calls only compiled
-functions of its own folder. `trainer.warm_up` compiles everything at once.
+functions of `math` then raise where compiled code returns an infinity. Compiled code is kept on disk, in the folder of
+its source, under a name that depends on all sources of that folder and on this file, so a change of any of them leads
+to a new compilation. A compiled function therefore calls only compiled functions of its own folder. `trainer.warm_up`
+compiles everything at once.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ def convention(relation: NeighboringRelation, events: Sequence[Event]) -> dict[s
         ``neighboring_relation``; ``contribution_bound`` C (only the symbol, since its value belongs to the training and
         not to the accounting); ``sensitivity``, which is that of the sum, in units of C, as it was charged (the largest
         one where events differ; with a null record it is 2 in fixed-size batches with Laplace noise); ``norm`` in which
-        it is measured;
-        ``noise_multiplier_is``, by mechanism where they differ; ``normalization`` of the released sum;
+        it is measured; ``noise_multiplier_is``, by mechanism where they differ; ``normalization`` of the released sum;
         ``sampling_probability`` where every event has the same one.
 
     Guarantees: multiplier_is_the_same_under_every_relation: only ``sensitivity`` changes.

@@ -3,8 +3,8 @@
 A `DpEvent` says neither the neighbouring relation nor, in practice, of what its noise multiplier is a multiple. Its
 documentation says that it is a multiple of the bound C on one record's contribution, which is our convention under
 every relation. Its PLD accountant reads the multiplier in this way; its Renyi accountant reads it as a multiple of the
-sensitivity, which is 2 C under replace_one
-(4.73 against 10.0 for one Gaussian of multiplier 1 at delta 1e-5). `NoiseOver` names the reading.
+sensitivity, which is 2 C under replace_one (4.73 against 10.0 for one Gaussian of multiplier 1 at delta 1e-5).
+`NoiseOver` names the reading.
 
 Several Gaussians on ONE sampled batch (a sampled event over a composition), even adaptive ones, are one sampled
 Gaussian with 1/s^2 = sum of 1/s_k^2:

@@ -2,8 +2,7 @@
 
 The regret of replacing a curve f by a curve g is the smallest k for which g, moved by (k, k) towards the origin, is
 below f: g(a + k) - k <= f(a) for every false positive rate a. Moving a curve by (k, k) changes its Bayes risk by k at
-each prior
-(`bayes_risk`), and convex curves are ordered as their Bayes risks, so the regret is
+each prior (`bayes_risk`), and convex curves are ordered as their Bayes risks, so the regret is
 
     the largest of R_g(p) - R_f(p) over all priors p, or 0:
 

@@ -6,9 +6,8 @@ each unit is enforced.
 
 If the pair of every step for a group is known (`PrivacyLoss.for_group`), the steps are composed as in any list. The
 answer is exact if some group attains all pairs, or lies between two pairs, up to the probability r that a batch holds
-more records of a group than are told apart.
-With such an r, a list costs at least delta'(e) - (1 + e^e) r, where delta' is the delta of the mixtures: each of the
-list's two laws is within r of those of the mixtures.
+more records of a group than are told apart. With such an r, a list costs at least delta'(e) - (1 + e^e) r, where delta'
+is the delta of the mixtures: each of the list's two laws is within r of those of the mixtures.
 
 Every other list goes by way of k data sets between the two, as does every list with a sampling that may give records of
 one group different steps. With delta(e) for single records,
@@ -69,7 +68,7 @@ def group_epsilon_for_delta(
         exact_for_sums: with full-batch Gaussian and Laplace noise, on a grid too, and of Poisson batches with Gaussian
             noise up to `accounting.losses.group_poisson.MOST_HITS` records.
         as_one_mechanism_for_selection: the exponential mechanism costs a group as much as one with k times its epsilon
-        costs a record.
+            costs a record.
 
     Raises:
         InvalidValue, Unsupported: As `accountant.epsilon_for_delta` does.

@@ -12,8 +12,8 @@
 | attack_risk | bayes_risk at prior | the certified delta at the prior's log-odds, which decides the Bayes risk |
 | budget | share | the filter's own cost over the remaining room, at the order that has most room for it |
 
-A sampled Gaussian has no amplified zCDP or Gaussian-DP cost (its Renyi divergence over the order tends to that of the
-unsampled one), so these two targets pay as if every record took part in every step, and say so.
+A sampled Gaussian has no amplified zCDP or Gaussian-DP cost (its Renyi divergence divided by the order tends to that of
+the unsampled one), so these two targets pay as if every record took part in every step, and say so.
 """
 
 from __future__ import annotations

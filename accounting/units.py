@@ -1,7 +1,7 @@
 """Nano- and atto-units: the integers that a ledger adds.
 
-An amount of epsilon, rho, mu squared or Renyi divergence is an integer number of 1e-9, an amount of delta is one of
-1e-18. Costs are rounded up to such units, limits are rounded down.
+An amount of epsilon, rho, mu squared or Renyi divergence is a whole number of units of 1e-9, and an amount of delta a
+whole number of units of 1e-18. Costs are rounded up to such units, and limits are rounded down.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ _HEAD = """\
 # Measured
 
 <!-- Made by `python -m benchmarks.table` from benchmarks/results; edit nothing here. -->
-Every goal that we set ourselves, what was asked, and what was measured: a goal that was missed says so. Each benchmark
-names its command, its date, its commit and its machine, and its whole figures are in `benchmarks/results`.
+This page lists every goal that we set ourselves, with what was measured; goals that were missed are marked as missed.
+Each benchmark names its command, its date, its commit and its machine. `benchmarks/results` has all figures.
 """
 
 #: One entry for each benchmark: its heading, and the function that turns its committed figures into text.

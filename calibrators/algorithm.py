@@ -72,8 +72,7 @@ class Example:
 
     The spec leaves out the values that the paper chooses itself: always the sampling and the relation, and other sizes
     if the algorithm can choose them. It gives every constant that the theorem needs, well inside the theorem's
-    conditions, so
-    that each can be moved by a power of ten.
+    conditions, so that each can be moved by a power of ten.
 
     Attributes:
         spec: A spec with everything that the theorem needs.

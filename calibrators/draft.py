@@ -1,4 +1,4 @@
-"""Drafts: requests with what is chosen for them, by the presets `practical` and `theorem`."""
+"""Drafts are requests with the values that are chosen for them by the presets `practical` and `theorem`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from calibrators.theorem_choices import Beside, missing_constants, note, with_th
 
 
 class Draft:
-    """A spec with choices for what it leaves out: some at once, from public sizes, the others when it is calibrated.
+    """A spec with choices for what it leaves out. Some are made at once, from public sizes; the others when it is
+    calibrated.
 
     Args:
         name: The algorithm's name; None takes DP-Adam, or the first algorithm that trains the model.
         spec: The request.
-        preset: None is `theorem` if the spec names an algorithm and gives constants of its theorem, else
-            `practical`.
+        preset: The preset. None takes `theorem` if the spec names an algorithm and gives constants of its theorem, and
+            otherwise `practical`.
         objective: The public facts about the objective.
 
     Guarantees:
@@ -32,9 +33,10 @@ class Draft:
         - public_numbers_alone: the choices are functions of the arguments, which hold no row.
 
     Raises:
-        InvalidValue: there is no such algorithm; the preset `theorem` is asked for without an algorithm; a number is
-            outside its range.
-        NoCostInFilter: no algorithm is named, and the target is pure DP, which no algorithm that is chosen has.
+        InvalidValue: If there is no such algorithm, if the preset `theorem` is asked for without an algorithm, or if a
+            number is outside its range.
+        NoCostInFilter: If no algorithm is named, and the target is pure DP, which no algorithm that is chosen by
+            default has.
     """
 
     def __init__(self, name: str | None, spec: Spec, preset: Preset | None, objective: Objective) -> None:
@@ -70,7 +72,7 @@ class Draft:
         """Calibrate, and choose what the algorithm says is missing, one thing after the other.
 
         Raises:
-            As `calibrators.registry.calibrate`; no rule chooses what it then finds missing.
+            As `calibrators.registry.calibrate`, if no rule chooses what it then finds missing.
         """
         while True:
             derived = self._partial.derived()
@@ -101,10 +103,10 @@ class Draft:
                     raise
 
     def _within_work(self, calibration: Calibration, spec: Spec) -> Calibration:
-        """Return the calibration, with fewer steps where those of the theorem are more work than a default may be.
+        """Return the calibration, with fewer steps if the theorem's are more work than is done by default.
 
         Raises:
-            InvalidValue: the theorem's steps are far more work, and cannot be fewer.
+            InvalidValue: If the theorem's steps are far more work, and cannot be fewer.
         """
         if spec.unknown is Unknown.ITERATIONS or not calibration.plan.is_executable:
             return calibration
@@ -117,7 +119,7 @@ class Draft:
         return found
 
     def _explained(self, calibration: Calibration) -> Calibration:
-        """Return the calibration with its choices, and with what the theorem chooses beside them."""
+        """Return the calibration with its choices, and with the theorem's choices beside them."""
         choices = with_theorem(self._partial.algorithm, self._partial.choices, self._of_theorem())
         said = note(self._partial.algorithm, self._asked, calibration, choices)
         return replace(calibration, choices=choices, theorem_note=said)

@@ -1,4 +1,4 @@
-"""Fewer steps than a theorem chooses, if its steps are more work than a default may be."""
+"""This module reduces the number of steps that a theorem chooses, if they are more work than is done by default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AIM = 0.9
 def within_work(
     algorithm: Algorithm, spec: Spec, calibration: Calibration, dimension: int, *, accepts: bool
 ) -> tuple[Calibration, Choice | None]:
-    """Return a calibration whose steps are no more work than a default may be, and the choice that makes it so.
+    """Return a calibration whose steps are no more work than is done by default, and the choice that makes it so.
 
     A number of steps that the spec gives is never reduced.
 

@@ -16,7 +16,9 @@ _CHOICE = "A choice, and not a fact about the records: give your own where you k
 
 
 def choose_missing(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
-    """Choose what an algorithm finds missing; False if no rule chooses it, or it has been chosen before."""
+    """Choose the value that an algorithm finds missing. Return False if no rule chooses it, or if it has been chosen
+    before.
+    """
     if len(pointer) == 2 and pointer[0] == "assumptions":
         return _choose_constant(partial, str(pointer[1]))
     # A theorem that has its constants may choose the rest itself.
@@ -28,7 +30,10 @@ def choose_missing(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool
 
 
 def _choose_size(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
-    """Choose the size that an algorithm finds missing; False if it is none, or has been chosen before."""
+    """Choose the size that an algorithm finds missing.
+
+    Return False if it is no size, or if it has been chosen before.
+    """
     if pointer == ("iterations",) and partial.spec.iterations is None:
         _choose_length(partial)
         return True
@@ -39,7 +44,7 @@ def _choose_size(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
 
 
 def choose_form(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
-    """Choose what an algorithm finds missing if it is a size, or how surely its bound is to hold."""
+    """Choose the value that an algorithm finds missing, if it is a size or the failure probability of its bound."""
     if pointer == ("assumptions", "failure_probability"):
         return _choose_constant(partial, "failure_probability")
     return _choose_size(partial, pointer)
@@ -56,12 +61,12 @@ def _choose_length(partial: PartialSpec) -> None:
 
 
 def _choose_any_constant(partial: PartialSpec) -> bool:
-    """Choose a constant that the theorem cannot do without, if one is open that is a choice."""
+    """Choose a constant that the theorem cannot do without, if one is open that the user may choose."""
     return any(_choose_constant(partial, name) for name in partial.missing())
 
 
 def _choose_longest_gradient(partial: PartialSpec) -> bool:
-    """Clip where no gradient is longer, if that is known: then the theorem's steps are not bent."""
+    """Clip at the longest gradient if it is known, so that clipping does not change the theorem's steps."""
     longest = partial.objective.derive(2.0, partial.spec.assumptions).get("lipschitz")
     value = CLIP if longest is None else longest
     reason = (
@@ -84,7 +89,7 @@ def _choose_longest_gradient(partial: PartialSpec) -> bool:
 
 
 def _choose_constant(partial: PartialSpec, name: str) -> bool:
-    """Choose a constant; False if no rule chooses it, or it is given."""
+    """Choose a constant. Return False if no rule chooses it, or if it is given."""
     if name in partial.spec.assumptions or name not in FREE_CONSTANTS:
         return False
     constant = FREE_CONSTANTS[name]

@@ -32,7 +32,7 @@ from calibrators.work import FEWEST_STEPS, WORK, affordable_steps
 MOST_STEPS = 400
 #: A batch that is sampled is no smaller than this share of the records.
 SMALLEST_SHARE = 1 / 64
-#: It is no larger than this share if all records at once are more work than a worker has time for.
+#: A sampled batch is no larger than this share if all records at once are more work than a worker has time for.
 LARGEST_SHARE = 1 / 8
 #: Batches of algorithms that cannot take all records at once.
 USUAL_SHARE = 1 / 16
@@ -55,7 +55,7 @@ def choose_algorithm(spec: Spec, objective: Objective) -> Choice:
     """Choose the algorithm: DP-Adam, or the first one that trains the model.
 
     Raises:
-        NoCostInFilter: the target is pure DP, which Gaussian noise does not have.
+        NoCostInFilter: If the target is pure DP, which Gaussian noise does not have.
     """
     trained_by = objective.trained_by
     target = spec.target
@@ -121,7 +121,7 @@ def _choose_batches(partial: PartialSpec) -> None:
 
 
 def choose_batch_size(partial: PartialSpec) -> None:
-    """Choose the batch size, by the work that a default may be."""
+    """Choose the batch size by the work that is done by default."""
     records, steps = partial.spec.dataset_size, partial.spec.iterations or FEWEST_STEPS
     if FullBatch in partial.algorithm.samplings and partial.spec.sampling != DisjointBatches.kind:
         affordable = WORK / (steps * (partial.spec.dimension or 1))

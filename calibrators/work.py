@@ -1,4 +1,4 @@
-"""The work of default choices: about a minute of one core. A request that wants more says so."""
+"""This module bounds the work of default choices to about a minute of one core. A request that wants more says so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from calibrators.spec import Calibration
 #: The count of numbers that all steps together may multiply. It decides steps and batch sizes that a request leaves
 #: out.
 WORK = 5e10
-#: The least number of steps of a default, however much work they are.
+#: The least number of steps by default, however much work they are.
 FEWEST_STEPS = 100
 #: If a theorem's steps cannot be reduced, this multiple of the work is accepted even if the request does not ask for
 #: them.
@@ -15,8 +15,8 @@ PATIENCE = 10.0
 #: The name under which a calibrator gives the number of steps that it would choose without a limit on their work.
 UNCAPPED = "iterations_uncapped"
 #: Numbers that are multiplied in the time in which the noise of one coordinate is drawn, and in which a step begins:
-#: estimates for a core that multiplies about 1e9 numbers a second (60 ns a coordinate, 30 us a step). What defaults
-#: really take stands beside them in docs/measured.md, from `python -m benchmarks.runs.minutes`.
+#: estimates for a core that multiplies about 1e9 numbers a second (60 ns a coordinate, 30 us a step).
+#: `python -m benchmarks.runs.minutes` measures what default runs really take, and docs/measured.md compares the two.
 _NOISE, _STEP = 60.0, 3e4
 
 

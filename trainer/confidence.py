@@ -104,8 +104,7 @@ def bilinear_noise(matrix: FloatArray, left: FloatArray, right: FloatArray, stdd
 
     With p' = p + r and n' = n + s, p M n = p' M n' - r M n' - p' M s + r M s. The noise r is independent of n', and s
     is independent of p', so the first two are normal. Given s, the third is normal, too, and |M s| is nearly never
-    longer than
-    |M|_F + |M|_2 sqrt(2 ln(1/risk)) deviations. Each of the four events has a quarter of the risk.
+    longer than |M|_F + |M|_2 sqrt(2 ln(1/risk)) deviations. Each of the four events has a quarter of the risk.
 
     Args:
         matrix: The matrix M, shape (k, k).

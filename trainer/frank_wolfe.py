@@ -1,7 +1,6 @@
 """This module takes Frank-Wolfe steps in an l_p ball, with gradient estimates that are made of fresh batches.
 
-This module reads the records and draws the noise. Each algorithm has an `Estimator` of its own, which makes estimates
-from both.
+It reads the records and draws the noise. Each algorithm has an `Estimator` of its own, which makes estimates from both.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Gradients(Protocol):
     def norms(self) -> Array:
         """Return positive upper bounds of |g_i|_2, within 2^-10 of it unless it is tiny: shape (B,), float64.
 
-        Not finite wherever a number in the row is not.
+        A bound is not finite if a number in the row is not.
         """
         ...
 
@@ -38,7 +38,7 @@ class Gradients(Protocol):
     def norms_of_order(self, order: float) -> Array:
         """Return upper bounds of |g_i|_q for q = ``order`` in [1, infinity), within 2^-28 of it: shape (B,), float64.
 
-        Not finite wherever a number in the row is not, and 0 if all are.
+        A bound is not finite if a number in the row is not, and 0 if all numbers are 0.
         """
         ...
 

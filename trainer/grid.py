@@ -7,11 +7,12 @@ noise is R = round(K Z), drawn exactly (`trainer.exact`), with K the noise multi
 released, and q + round(K Z) = round(q + K Z): what is released is a function of the continuous mechanism's output, so
 every bound that is proved for the continuous mechanism holds for the released integers.
 
-Why one record moves q by at most 1 / gamma in the norm of the claim. The record is in one piece, and the others are
-equal bit by bit. Let m be the margin, e the relative error of norms, u the unit roundoff, and E a piece's summation
-error. The record moves the sum of its piece by at most (1 - m)(1 + e)(1 + 4u) + 2E, and rounding to the grid by at most
-gamma d^(1/r) in the l_r norm, since each of d coordinates moves by gamma/2 on either side. A piece of k contributions
-has E <= (k + k (k + 1) / 2)(1 + k u) u, products and sums in any order included. With e = 2^-10 this gives
+One record moves q by at most 1 / gamma in the norm of the claim, for the following reason. The record is in one piece,
+and the others are equal bit by bit. Let m be the margin, e the relative error of norms, u the unit roundoff, and E a
+piece's summation error. The record moves the sum of its piece by at most (1 - m)(1 + e)(1 + 4u) + 2E, and rounding to
+the grid by at most gamma d^(1/r) in the l_r norm, since each of d coordinates moves by gamma/2 on either side. A piece
+of k contributions has E <= (k + k (k + 1) / 2)(1 + k u) u, products and sums in any order included. With e = 2^-10 this
+gives
 
 | dtype   | u     | k    | 2E        | m    | left for gamma d^(1/r) |
 |---------|-------|------|-----------|------|------------------------|

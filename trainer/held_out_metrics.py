@@ -205,10 +205,10 @@ def _area(positive: FloatArray, negative: FloatArray, stddev: float, risk: float
     """Return the probability that a positive row is in a higher bin than a negative row; the same bin counts as one
     half.
 
-    If rows share a bin, the true order is unknown: the area a of their probabilities has
-    p (L - a J) n <= 0 <= p (L + I - a J) n for the true histograms, with L below the diagonal and J all ones. The
-    interval holds the a at which the noisy histograms do not contradict that. If the numbers of rows are large
-    against the noise, both sides fall as a rises, so that the ends are found by bisection.
+    If rows share a bin, the true order is unknown: the area a of their probabilities has p (L - a J) n <= 0 <= p (L +
+    I - a J) n for the true histograms, with L below the diagonal and J all ones. The interval holds the a at which the
+    noisy histograms do not contradict that. If the numbers of rows are large against the noise, both sides fall as a
+    rises, so that the ends are found by bisection.
     """
     bins, ones = len(positive), np.ones((len(positive), len(positive)))
     below, same = np.tri(bins, k=-1), np.eye(bins)

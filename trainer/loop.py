@@ -221,7 +221,7 @@ class GradientSteps(Resumable):
 
     Args:
         task: The task of a plan whose phases are all of one type, with step sizes and the algorithm's kind of gradient
-        bound.
+            bound.
         start: The function that makes the algorithm's iteration from the first point.
         gradient_bound: The kind of gradient bound.
         phase_type: The type of the phases.

@@ -43,7 +43,7 @@ def carried_out(plan: Plan, dtype: str | None) -> tuple[Plan, str | None]:
 
     Guarantees:
         - a_named_type_is_taken: even if there is a reason against it; plans that no trainer can carry out are refused
-        elsewhere.
+          elsewhere.
         - float64_has_a_reason: if it was not asked for.
 
     Raises:

@@ -128,7 +128,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         - unusable_rows_become_zero: a NaN, an infinity or a magnitude above `LARGEST_ENTRIES` in a row's features, or a
           label that is not finite, makes the row invalid; an invalid row contributes nothing at any parameters.
         - tiny_entries_become_zero: entries below `TINY` in magnitude become zero, so that no product of the other
-        entries is subnormal.
+          entries is subnormal.
         - rows_are_independent: replacing a row changes nothing in what is kept of other rows.
         - silent: no value raises or warns.
 

@@ -1,14 +1,13 @@
 r"""This module takes Frank-Wolfe steps over the l1 ball, with a gradient estimate that is carried on from batch to
 batch.
 
-What a record brings to a mean stays below its bound by the margin of `trainer.grid`, half of which pays for
-sums. The other half pays for carrying the estimate on: each step rounds the estimate by 2^-53 of its size, and the
-added terms by a little more; the rounding error of one step then shrinks by (1 - eta) at each step, as a record's part
-does. So between
-neighbours, rounding puts estimates off by at most E = (3 + 16 eta) 2^-53 |d| / eta, where |d| <= L_0 + c / eta for
-changes of gradients of at most c. By Minkowski's inequality a record's part, in the root of the sum of squared ranges
-or in their sum, is then at most M E sqrt(T) or M E T above what it would be. A plan is refused if that excess is more
-than half the margin of the charge.
+What a record brings to a mean stays below its bound by the margin of `trainer.grid`, half of which pays for sums. The
+other half pays for carrying the estimate on: each step rounds the estimate by 2^-53 of its size, and the added terms by
+a little more; the rounding error of one step then shrinks by (1 - eta) at each step, as a record's part does. So
+between neighbours, rounding puts estimates off by at most E = (3 + 16 eta) 2^-53 |d| / eta, where |d| <= L_0 + c / eta
+for changes of gradients of at most c. By Minkowski's inequality a record's part, in the root of the sum of squared
+ranges or in their sum, is then at most M E sqrt(T) or M E T above what it would be. A plan is refused if that excess is
+more than half the margin of the charge.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Slots are read block by block. The number of slots, and so every shape, is public. A record is in one place of one
 block. Its contribution is a function of the record, its place and the point. The other contributions do not depend on
 it, bit by bit, since every row of a product with a matrix is computed from that row alone. Each block's sum is rounded
-to the
-grid in pieces, and whole numbers are added exactly: so two neighbouring sums differ by one piece's rounding, whatever
-the number of slots. `trainer.grid` has the inequality.
+to the grid in pieces, and whole numbers are added exactly. So two neighbouring sums differ by one piece's rounding,
+whatever the number of slots. `trainer.grid` has the inequality.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Certificates of both ends of an answer, as narrow as they can be had."""
+"""Certifies both ends of an answer, as narrowly as the verifier allows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accounting.events import Event
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 
-#: An end that its own slack does not prove is stated wider by this relative amount.
+#: If the engine's own end cannot be certified, it is stated wider by this relative amount.
 WIDENED = 1e-6
 
 
@@ -51,11 +51,11 @@ def certify_upper(
     Args:
         events: What is accounted.
         relation: Its neighbouring relation.
-        delta: At which epsilon is stated.
+        delta: The delta at which epsilon is stated.
         most: The epsilon to state; None states the upper end that the engine finds.
 
     Raises:
-        AccountingError: There is no such epsilon.
+        AccountingError: If there is no such epsilon.
     """
     if most is not None:
         return _first(AT_MOST, events, relation, [(most, delta)])
@@ -81,7 +81,7 @@ def _first(
     positive: float = 1.0,
     group_size: int = 1,
 ) -> CertifiedEnd:
-    """Return the first of some statements that is certified, or why none is."""
+    """Return the certificate of the first statement that has one, or the reason why none has."""
     reason = "it is 0, below which nothing is" if positive <= 0.0 else "it is infinite"
     for epsilon, delta in stated:
         if positive > 0.0 and math.isfinite(epsilon):

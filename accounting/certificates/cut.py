@@ -22,9 +22,9 @@ from accounting.certificates.witness import LEAST_DIGITS, MOST_POINTS, Direction
 
 Array = NDArray[np.float64]
 
-#: The share of delta that the bulk below the cut may weigh: the first often suffices, the second takes more points.
+#: The shares of delta that the bulk below the cut may have. The first often suffices; the second takes more points.
 _BULKS = (2e-9, 1e-11)
-#: Where the law is cut, over epsilon.
+#: The places at which the law is cut, as multiples of epsilon.
 _SHARES = (0.75, 0.6, 0.47, 0.36, 0.27, 0.2, 0.15, 0.1, 0.06, 0.04, 0.025, 0.015, 0.01)
 _TOLERANCE, _PANELS, _MOST_NODE_POINTS = 1e-11, 400, 1.6e7
 
@@ -56,7 +56,7 @@ class Branch:
     def width(self) -> float:
         """Return how smooth the cut is."""
         widest = 0.25 * min(self.step.noise, self.step.noise**2)
-        # What a batch of a fixed size does not have, below 1/2, is to weigh nothing.
+        # A batch of a fixed size has no mass below 1/2, so the part of the law there must be negligible.
         return rounded(min(widest, (self.place - 0.5) / 10.0) if self.is_fixed else widest)
 
     @property
@@ -213,7 +213,7 @@ class Cut:
 
 
 def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Json], float]]:
-    """Yield the forms of the highest cuts whose bulk is small, and smaller."""
+    """Yield the forms of the highest cuts whose bulk is small enough, for each of the allowed shares."""
     event = direction.events[0]
     steps = [part.sampled for part in event.parts if part.sampled is not None and part.sampled.kind != "add"]
     if len(direction.events) > 1 or len(steps) < len(event.parts):
@@ -239,7 +239,7 @@ def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Jso
 def _place_of(step: SampledStep, loss: float) -> float:
     """Return where the loss of one step is ``loss``."""
     s = step.noise
-    # One record alone would lose as much there: more of them, and replaced ones, lose it before.
+    # This is the place for a single record; several records, and replaced ones, reach the loss before it.
     odds = (math.exp(min(loss, 600.0)) - math.exp(step.log_weights[0])) / math.exp(step.log_weights[1])
     low, high = 0.0, 0.5 + s * s * math.log(odds)
     if step.kind == "remove" and step.most == 1:

@@ -1,6 +1,7 @@
-"""Chooses the rule from which a verifier takes its bounds of a transform beyond some t.
+"""This module chooses the rule from which a verifier takes its bounds of a transform beyond some t.
 
-As in `accounting.certificates.nodes`, nothing here has to be right. Theorem B of docs/concepts/certificates.md.
+As in `accounting.certificates.nodes`, nothing here has to be right. The rules are those of Theorem B in
+docs/concepts/certificates.md.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Array = NDArray[np.float64]
 #: Widths of cuts above which an envelope is found, over s or s^2; how many widths they are beyond 1/2, so that hardly
 #: anything of the law is cut; and the angle, at which the share above grows by e^3.4.
 _WIDTHS_OF_CUTS, _BEFORE_A_CUT, _ANGLE_OF_CUTS = (0.04, 0.08, 0.16, 0.3), 8.3, 1.3
-#: Below it a share is nothing.
+#: A share below this counts as 0.
 _LEAST = 1e-300
 
 
@@ -60,8 +61,8 @@ class Envelope:
 
     Args:
         log_moment: log M(c).
-        digits: Those of a rule for the envelope alone.
-        is_rare: Whether the main rule's own bound will do.
+        digits: The natural digits of a rule that serves only the envelope.
+        is_rare: Whether the main rule's own bound is good enough.
     """
 
     def __init__(

@@ -162,10 +162,10 @@ class SampledStep:
 
         Args:
             more_growth: The log of how much a share of the law grows from the axis to twice the angle.
-            latest: The largest t that the rule is for: fewer nodes do for a fixed size where it is finite.
+            latest: The largest t for which the rule is used. If it is finite, a fixed size needs fewer nodes.
         """
         growth = self.log_growth(angle, tilt) + more_growth
-        # Tails grow with the line, and by what their geometric series are.
+        # The bounds of the tails also contain the growth on the line and the sums of their geometric series.
         left, right = self.reach(tilt, digits + growth / 4.0 + 3.0, log_moment)
         angle = rounded(angle)
         if self.kind == "fixed_size":
@@ -222,7 +222,7 @@ class SampledStep:
         return min(found)[1:] if found else None
 
     def _log_largest(self, middles: Array, reach: float, height: float, angle: float, tilt: float) -> Array:
-        """Return about the log of the bound of Theorem C's moduli around each place."""
+        """Return approximately the log of Theorem C's bound on moduli around each place."""
         found = np.full(middles.shape, -math.inf)
         for k in range(8):
             left, right = middles + reach * (k / 4.0 - 1.0), middles + reach * ((k + 1) / 4.0 - 1.0)

@@ -45,7 +45,7 @@ _NOT_ATTAINED = (
 )
 #: Branches that the verifier tells apart, at most.
 _MOST_BRANCHES = 64
-#: A record that is always in its branch counts as one that nearly is: nodes have to be chosen for it all the same.
+#: A record that is surely in its branch is treated as nearly surely in it, because nodes must be chosen for it, too.
 _ALMOST = 1.0 - 1e-12
 
 
@@ -65,7 +65,7 @@ def certified_loss(event: Event, relation: NeighboringRelation, group_size: int)
     """Return the loss whose pair the verifier has a theorem for.
 
     Raises:
-        NoCertificate: It has none for this event.
+        NoCertificate: If the verifier has no theorem for this event.
     """
     mechanism, sampling = event.mechanism, event.sampling
     if group_size > 1:
@@ -104,7 +104,7 @@ def _cut(loss: PrivacyLoss) -> PrivacyLoss:
         raise NoCertificate("a step whose batches are always cut has no certificate yet")
     (weight, whole), (seen, cut), *_ = zip(loss.weights, loss.losses, strict=True)
     if isinstance(cut, DisplacementLoss):
-        # A record that becomes null is one that becomes another.
+        # A record that becomes null is a special case of a replaced one.
         cut = _symmetrized(cut.noise_multiplier / 2.0, cut.probability)
     sampled = isinstance(whole, PoissonGaussianLoss | PoissonReplaceLoss)
     if not sampled or not isinstance(cut, HitsLoss | SymmetrizedLoss):
@@ -120,7 +120,8 @@ def shares_stated(loss: DrawsLoss, mass: float) -> tuple[VisibleMixtureLoss, tup
     """Return the loss for the fewest draws of the record that leave out at most ``mass``, and the shares for two draws
     or more.
 
-    One draw has the rest. Draws that are seldom have one branch in the engine, and are left out as well.
+    The branch of one draw has the remaining share. Rare numbers of draws, which share one branch in the engine, are
+    left out as well.
     """
     pair = loss.pair
     assert isinstance(pair, PoissonGaussianLoss)

@@ -25,7 +25,7 @@ from accounting.filters.gaussian_cover import failure_of, nodes_of_cover
 from accounting.relations import NeighboringRelation
 from accounting.units import SATURATED, Amounts
 
-#: Witnesses of one node that are tried.
+#: The most witnesses that are tried for one node.
 _MOST_TRIED = 4
 
 
@@ -35,7 +35,7 @@ class PriceStatement:
 
     Attributes:
         claim: `AT_MOST`, or `MORE_THAN`: at some epsilon it is more in some direction.
-        mu_squared, failure: Of the failing Gaussian, in nano- and in atto-units.
+        mu_squared, failure: The amounts of the failing Gaussian, in nano-units and in atto-units.
         pure: What the pure epsilons add up to at most, in nano-units; None states nothing of them.
     """
 
@@ -81,8 +81,8 @@ def certify_price(
         rate: The delta of failures per unit of mu squared, on which that budget's prices depend.
 
     Raises:
-        NoCertificate: The amounts are infinite, the verifier has no theorem for some event, its bounds do not decide,
-            or it is not installed.
+        NoCertificate: If the amounts are infinite, if the verifier has no theorem for some event, if its bounds do not
+            decide, or if it is not installed.
 
     Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
     """
@@ -119,8 +119,8 @@ def certified_price(
 def _groups(stated: PriceStatement, rate: Fraction) -> tuple[int, list[dict[str, Json]]]:
     """Return the bits and the groups of nodes that prove a cover.
 
-    Forms that resolve a group's last delta already at an epsilon before serve many nodes between; the last node's own
-    forms are tried where they do not serve the last one.
+    Forms of an earlier node that already resolve the delta of the group's last node serve many nodes in between. If
+    they do not serve the last node, its own forms are tried.
     """
     nodes = nodes_of_cover(stated.events, stated.relation, rate, stated.mu_squared)
     if not nodes:
@@ -160,7 +160,7 @@ def _forms(node: Statement, unchecked: bool) -> tuple[float, int, Any]:
     """Return forms of a node with their bits, and its epsilon, at most a millionth wider than asked.
 
     Args:
-        unchecked: Whether the likeliest forms are taken as they are: others decide what they prove.
+        unchecked: Whether the likeliest forms are returned unchecked; the caller finds out what they prove.
     """
     reason = "no form of proof fits these events"
     for each in (node, replace(node, epsilon=node.epsilon * (1.0 + WIDENED))):

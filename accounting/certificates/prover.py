@@ -49,13 +49,13 @@ NOT_INSTALLED = (
 )
 _WITH_OUTCOMES = PureDp | RandomizedResponse | DiscreteLaplace | DiscreteGaussian
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
-#: The most steps whose outcomes, and whose polynomials, a verifier adds up; and the bits that it computes with.
+#: The most steps whose outcomes, and whose polynomials, a verifier adds up; and the most bits that it computes with.
 _MOST_TERMS, _MOST_LAPLACE, _MOST_BITS = 200_000, 1000, 2048
-#: The share of delta that what is left out as rare may weigh.
+#: The outcomes that are left out as rare may have at most this share of delta.
 _RARE = 1e-11
-#: The share of a moment that the search for a line may forget.
+#: The share of a moment that the search for a line may neglect.
 _NEGLIGIBLE = 1e-30
-#: Points up to which nothing but the plain contour is tried.
+#: Up to this many points, only the plain contour is tried.
 _FEW_POINTS = 4000
 
 
@@ -96,7 +96,8 @@ def certify(
         group_size: How many records of one owner come, go or are replaced together.
 
     Raises:
-        NoCertificate: The verifier has no theorem for some event, or its bounds do not decide, or it is not installed.
+        NoCertificate: If the verifier has no theorem for some event, if its bounds do not decide, or if it is not
+            installed.
 
     Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
     """
@@ -125,7 +126,7 @@ def verifier() -> Callable[[bytes], Verdict]:
     """Return this checkout's verifier.
 
     Raises:
-        NoCertificate: python-flint, which it computes with, is not installed.
+        NoCertificate: If python-flint, with which the verifier computes, is not installed.
     """
     if _SOURCE not in sys.path:
         sys.path.append(_SOURCE)
@@ -139,7 +140,7 @@ def check_again(data: bytes) -> Verdict:
     """Verify a certificate; other processes are sent this function.
 
     Raises:
-        NoCertificate: as `verifier`.
+        NoCertificate: As `verifier` does.
     """
     return verifier()(data)
 
@@ -148,7 +149,8 @@ def witnesses(statement: Statement) -> Iterator[bytes]:
     """Yield certificates that nobody has checked yet, the likeliest first.
 
     Raises:
-        NoCertificate: An event is not covered, or the quadratures that steer the search would take too many nodes.
+        NoCertificate: If an event is not covered, or if the quadratures that steer the search would take too many
+            nodes.
     """
     try:
         yield from _witnesses(statement)
@@ -226,7 +228,7 @@ def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[st
             return
     log_delta = max(math.log(delta), -700.0) if delta > 0.0 else direction.log_estimate
     if statement.claim == MORE_THAN:
-        # Where far more than ``delta`` is lost, that is what has to be resolved.
+        # If the true delta is far above ``delta``, it is the number that has to be resolved.
         log_delta = max(log_delta, direction.log_estimate - 8.0)
     for form, digits in _integrals(direction, log_delta):
         if statement.claim == MORE_THAN:

@@ -26,10 +26,11 @@ Array = NDArray[np.float64]
 
 #: The terms left out of the sum, and the aliases, stay below this fraction of delta.
 _TOLERANCE = 1e-12
-#: Points, and nodes times points, beyond which another form is tried.
+#: Beyond this many points, or nodes times points, another form is tried.
 MOST_POINTS, MOST_NODE_POINTS = 60_000, 1e7
 _LINES_TRIED = 5
-#: Natural digits that the rule of a rare branch has at least; and the log of its share of a moment of all steps.
+#: The fewest natural digits of the rule of a rare branch, and the log of such a branch's share of a moment of all
+#: steps.
 LEAST_DIGITS, _RARE = 6.0, -3.0
 
 
@@ -55,12 +56,12 @@ class DirectedEvent:
     Attributes:
         step: Its transform, as the engine's contour integrals have it; None for full batches of Gaussian noise.
         parts: Its branches, or one part; none for full batches of Gaussian noise.
-        count: Its steps.
+        count: The number of its steps.
         is_mixture: Whether it shows which branch it takes.
         kept: How many records in a batch, or branches, are not left out as rare; 0 for all.
-        shares: Of draws with replacement, the shares of the branches from two draws on.
-        largest_loss: Of one step.
-        power: The form that adds up equal steps exactly: "outcomes" of two or three outcomes, or "laplace"; or none.
+        shares: For draws with replacement: the shares of the branches of two draws and more.
+        largest_loss: The largest loss of one step.
+        power: The form that adds up equal steps exactly: "outcomes", "laplace", or an empty string for none.
     """
 
     step: Step | None
@@ -146,7 +147,7 @@ class Direction:
         return [log - total for log in logs]
 
     def place(self, index: int, choose: Callable[[int, SampledStep], dict[str, Json]]) -> Json:
-        """Return the nodes of one event: those that are chosen for each part, with its number."""
+        """Return the nodes of one event. For each of its parts, ``choose`` is called with the part's number."""
         event = self.events[index]
         found: list[Json] = [{} if p.sampled is None else choose(i, p.sampled) for i, p in enumerate(event.parts)]
         return {"branches": found} if event.is_mixture else found[0] if found else {}

@@ -2,9 +2,8 @@
 
 A few steps are one block, exact whatever else the list holds (`accounting.losses.bounded_range_steps`). More equal
 steps form several equal blocks, whose epsilon differs from that of a single block by less than a thousandth. If there
-are too many kinds
-of steps for one block, only the kind with the largest sum of squares forms blocks; every other step has the pair of a
-single step.
+are too many kinds of steps for one block, only the kind with the largest sum of squares forms blocks; every other step
+has the pair of a single step.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ convolved: transforms multiply. With the tilt near the saddle point the result i
 small delta is (rounding is relative to M(c) e^(-c eps), not to 1). These errors separate the computed number from the
 truth. Each is bounded and named in the error budget:
 
-* rounding to the lattice ("lattice"). The rounded profile is above the true one. Below: given the losses, X =
-  e^-(sum of roundings) is a product of independent factors of mean 1 in [e^-h, e^h]. Each is, in convex order, below
-  the likelihood ratio of h-randomised response, hence below that of a Gaussian pair with mu_h = 2 Phi^-1(e^h / (1 +
-  e^h))
+* rounding to the lattice ("lattice"). The rounded profile is above the true one. Below: given the losses, X = e^-(sum
+  of roundings) is a product of independent factors of mean 1 in [e^-h, e^h]. Each is, in convex order, below the
+  likelihood ratio of h-randomised response, hence below that of a Gaussian pair with mu_h = 2 Phi^-1(e^h / (1 + e^h))
   (whose trade-off curve passes through the same vertex). With eta = sqrt(count) mu_h, the rounding therefore adds at
   most E b(L - eps), b(y) = eta phi(y/eta) e^(-y/2): a Black-Scholes price of volatility eta less its intrinsic value is
   the integral of vega. L is known only rounded, so b is replaced by its supremum over a distance kappa = 7 eta, and

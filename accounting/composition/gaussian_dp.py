@@ -2,9 +2,8 @@
 
 Lists of full-batch Gaussians alone have a closed form. Other lists get a lower bound: dropping steps is
 post-processing, so the full-batch part of a list costs no more than the list; and a stated zCDP guarantee is attained
-by the Gaussian with
-mu^2 = 2 rho, so the guarantee taken as stated costs at least that. Bounds of one mechanism's moments are not attained
-in this way.
+by the Gaussian with mu^2 = 2 rho, so the guarantee taken as stated costs at least that. Bounds of one mechanism's
+moments are not attained in this way.
 
 With a = eps / mu - mu / 2 the profile is delta = phi(a) (m(a) - m(a + mu)), m the Mills ratio. It falls in a, is at
 most Phi(-a), and has relative accuracy for a <= 40.

@@ -2,8 +2,7 @@
 
 A line that was made for one epsilon serves its neighbourhood. The list is sorted. The line of its middle value answers,
 by one product of (epsilons x points), every epsilon whose interval is narrow enough there. The rest is divided and
-treated in the same way. Numbers
-that no plain line serves are left to the evaluator that takes one number at a time.
+treated in the same way. Numbers that no plain line serves are left to the evaluator that takes one number at a time.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) 
     uppers = np.array([bounds.upper for bounds in found if bounds is not None])
     there = deltas_in_direction(DirectedProfiles(other), uppers) if other is not None else [None] * uppers.size
     for index, bounds in zip(known, there, strict=True):
-        # Settled where the other direction costs no more than delta at the epsilon that is charged.
+        # An epsilon is settled if the other direction costs no more than delta there.
         if bounds is None or not bounds.upper <= descending[index]:
             found[index] = None
     return _unsorted(found, order)

@@ -1,10 +1,10 @@
 """Every test that a bound of Renyi divergences leaves possible: exact conversions of zCDP and of Renyi DP.
 
 Theorem. Let a guarantee bound the divergences of some orders, in both directions. The pairs (fpr, tpr) that tests of
-neighbours can have are exactly those whose two-outcome laws obey the same bounds.
-Proof. A test is post-processing, so its pair of laws obeys the bounds. Conversely a mechanism that releases one bit
-with these laws obeys them, and reading the bit is the test. (Riess, Gomez, Calmon, Schnabel & Kaissis 2026 prove it
-for all orders; Asoodeh et al. 2020 have the case of one order; Zhu, Dong & Wang 2022, appendix F.3, conjectured it.)
+neighbours can have are exactly those whose two-outcome laws obey the same bounds. Proof. A test is post-processing, so
+its pair of laws obeys the bounds. Conversely a mechanism that releases one bit with these laws obeys them, and reading
+the bit is the test. (Riess, Gomez, Calmon, Schnabel & Kaissis 2026 prove it for all orders; Asoodeh et al. 2020 have
+the case of one order; Zhu, Dong & Wang 2022, appendix F.3, conjectured it.)
 
 So epsilon, delta and the true positive rate are maxima over two numbers, and they are attained. Leaving out bounds can
 only enlarge the maximum. So the search may begin with a few orders and add those that its result violates: every

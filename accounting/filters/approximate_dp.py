@@ -49,8 +49,8 @@ def approximate_dp_cost(
     A list of pure, Laplace and approximate_dp events alone costs the sums of their epsilons and deltas, whatever
     ``charge_delta`` is. Any other list costs one certified epsilon of the whole list at ``charge_delta``, in which
     approximate_dp events count as pure ones, and ``charge_delta`` plus the deltas that these events state. An (eps,
-    delta)-DP step is, with probability 1 -
-    delta at least, an eps-DP one (Kairouz, Oh & Viswanath 2015, Theorem 3.1), so the deltas add up.
+    delta)-DP step is, with probability 1 - delta at least, an eps-DP one (Kairouz, Oh & Viswanath 2015, Theorem 3.1),
+    so the deltas add up.
 
     Args:
         events, relation: One reservation.

@@ -181,7 +181,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
 
     Attributes:
         epsilon, delta: The guarantee of all charges together, even if they are chosen adaptively and plans are
-        interleaved and stopped early.
+            interleaved and stopped early.
         reserve_share: The share of delta that is kept for stated deltas and for tails that are given up.
         delta_per_mu_squared: The delta of failures per unit of mu squared, on which prices depend. The budget keeps it
             for ever. If it is None, it is chosen so that failures get ``failure_share`` of delta.

@@ -28,9 +28,8 @@ record, d = the delta at which the reservation is priced (`charge_delta`). UNAMP
 
 m(x) = (2 Phi^-1(x))^2; eps' is the sampled step's largest loss; "best of both": of the unsampled step's cost, which no
 sampling exceeds, and of the cost of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian whose
-profile is
-above that of the whole list, and the delta with which it fails (`gaussian_cover`); or the gaussian_dp cell and no
-delta, if that is smaller. If there is a pure_dp cell, it is charged beside them.
+profile is above that of the whole list, and the delta with which it fails (`gaussian_cover`); or the gaussian_dp cell
+and no delta, if that is smaller. If there is a pure_dp cell, it is charged beside them.
 
 There is no conversion outside this table. A sampled Gaussian has no amplified cost in zcdp (its Renyi divergence over
 the order tends to 1 / (2 s^2) at least as the order grows, whatever the sampling probability) and none in gaussian_dp
@@ -39,8 +38,7 @@ the order tends to 1 / (2 s^2) at least as the order grows, whatever the samplin
 With samples of a fixed size under replace_special, the batches are drawn from a public number of positions, and the
 null record keeps the position of the record that it replaces. Given the batches, neighbours differ in at most T of
 them, by at most the contribution bound. Without amplification, then, sens is 1. The sampled pair is that of
-replace_one, of distance 2, because with
-the batches hidden a record is compared with another one in its place.
+replace_one, of distance 2, because with the batches hidden a record is compared with another one in its place.
 
 A positive loss costs at least one unit, in every cell of the table and at every Renyi order: `charged` lifts the cost
 of each step that reveals something to `SMALLEST_COST` at least, and sums are rounded up to whole units. So no step is
@@ -153,7 +151,7 @@ def unamplified(events: tuple[Event, ...], kind: str) -> tuple[CostWarning, ...]
 
 
 def without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Fraction]:
-    """Return the events as they are if no stated delta occurs, and the sum of the stated deltas."""
+    """Return the events without their stated deltas, and the sum of these deltas."""
     parts, stated = [], Fraction(0)
     for event in events:
         if is_sampled(event):

@@ -10,8 +10,7 @@ tilted or mirrored. Let f_n be the density for n allocations. Then:
 
 All terms are nonnegative, so errors are not magnified. A contour magnifies errors of the density by M(c) e^(-c eps)
 over delta, which is in the hundreds if single steps are far out in the tail. The proofs are in
-docs/concepts/fourier.md, "Several
-allocations".
+docs/concepts/fourier.md, "Several allocations".
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class DirectedComposition:
         steps: Steps with a line, and their counts.
         mu_squared: The mu squared of all full-batch Gaussians together.
         left_out: P-mass that the cuts of all steps leave out together. It bounds how far delta is above the delta of
-        the rest.
+            the rest.
     """
 
     steps: tuple[tuple[Step, int], ...]

@@ -4,11 +4,12 @@ With probability r the batch loses a contribution as far away as possible, and g
 the contribution bound, the laws are (1-r) N(0, s^2) + r N(2, s^2) against (1-r) N(0, s^2) + r N(1, s^2). With y = the
 log of N(2) over N(1), whose density under N(1) is e^(a - y/2 - s^2 y^2 / 2), and k = e^(-1/s^2) (1-r)/r,
 
-    f(y) = (e^(2y) + k) / (e^y + k),    density of the first law r (e^y + k e^-y), of the second r (1 + k e^-y), where
-the last two are relative to the density of N(1). The module computes, over y > 0, where f > 1, the integrals of the
-first density times
-f^z (losses log f) and of the second times f^-z (losses -log f). The path is that of `ratio_path`, with excursions of at
-most h = 1/2 from the axis, and so at most d = 0.16 to the left of it. There, with A = e^(Re y) and v = Im y:
+    f(y) = (e^(2y) + k) / (e^y + k),    density of the first law r (e^y + k e^-y), of the second r (1 + k e^-y),
+
+where the last two are relative to the density of N(1). The module computes, over y > 0, where f > 1, the integrals of
+the first density times f^z (losses log f) and of the second times f^-z (losses -log f). The path is that of
+`ratio_path`, with excursions of at most h = 1/2 from the axis, and so at most d = 0.16 to the left of it. There, with
+A = e^(Re y) and v = Im y:
 
 * arg f >= 0, so that |e^(itL)| <= 1: tan arg(A^2 e^(2iv) + k) >= tan arg(A e^(iv) + k) wherever
   A^2 + k (2 A cos v - 1) >= 0, and 2 e^-d cos h > 1.

@@ -8,9 +8,8 @@ records move the sum by 1. Then
 s = noise multiplier / H. On the line u + iv, 0 <= v <= pi s^2, the terms' phases k v / s^2 lie between 0 and v / s^2:
 so |f(u + iv)| <= f(u), arg f >= 0, and |f(u + iv)| >= f(u) cos(v / (2 s^2)) (after a rotation by minus half of the
 largest phase, all real parts are positive). arg f grows with v up to pi s^2 / 2: d arg f / dv is the mean of k under
-weights whose
-products have the cosine of a difference of phases. f grows with x, f e^-a falls, and f >= w_0. These are the only
-properties that are used of the pair of a single record.
+weights whose products have the cosine of a difference of phases. f grows with x, f e^-a falls, and f >= w_0. These are
+the only properties that are used of the pair of a single record.
 """
 
 from __future__ import annotations

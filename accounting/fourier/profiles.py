@@ -1,13 +1,14 @@
 """The profile delta(eps) of one direction near one epsilon, and the rule by which it is made.
 
 1. `plain`: the contour of the whole composition, if it needs few points; then the same again with the delta that it
-found. 2. `_without_atoms`, if one step is repeated: a sum over the outcomes of its atoms, and a contour of the rest.
+   found.
+2. `_without_atoms`, if one step is repeated: a sum over the outcomes of its atoms, and a contour of the rest.
 3. `capped`: the contour without the far tail, whose moments explode.
 4. `split`, if fewer than three participations of a record are expected: the bulk of the losses of equal subsampled
    steps is split off, and the rest is divided into bands.
 5. `windowed_contours`: contours with a Gaussian window, which always converge; first with few points.
 6. `split`, if participations are many.
-7. The window again, with many points.
+7. `windowed_contours` again, with many points.
 
 `near` yields them in this order, and its caller stops at the first that is narrow enough.
 """
@@ -49,8 +50,8 @@ FEW_PARTICIPATIONS = 3.0
 _SHARES = (0.47, 0.27, 0.15, 0.08, 0.04, 0.75, 0.02, 0.01)
 #: Up to this number of steps, losses are also cut at a place so low that no sum of losses below it is above epsilon.
 _FEW_STEPS = 64
-#: The law without its atoms is tabulated at this number of tilts. The largest is at most the second number over the
-#: distance of epsilon from the largest loss, and the third over one step's largest loss.
+#: The law without its atoms is tabulated at the first number of tilts. The largest tilt is at most the second number
+#: divided by the distance of epsilon from the largest loss, and at most the third divided by one step's largest loss.
 _REST_TILTS, _NEAREST, _STEEPEST = 36, 40.0, 3000.0
 #: The bulk is bounded at this multiple of epsilon, so that the bound holds around epsilon.
 _BELOW = 0.98

@@ -8,8 +8,8 @@ the sampled ratio. The module computes the integrals of density f^(z+1) (losses 
 
 achieves this. The lines between 0 and 2 phi are mapped above the real axis, where arg f >= 0 and |e^(itL)| <= 1. Points
 gather at the ends at every scale, and for large t all that remains of the integral comes from there. (For -log f the
-path
-is the mirror image below the axis.) With r = 2 phi, |1 + e^(u + ir)| is between (1 + e^u) cos(r/2) and 1 + e^u, so that
+path is the mirror image below the axis.) With r = 2 phi, |1 + e^(u + ir)| is between (1 + e^u) cos(r/2) and 1 + e^u, so
+that
 
     |y'(u + ir)| <= y'(u) / cos^2(r/2),   |Re y(u + ir) - y(u)| <= d = S log(1 / cos(r/2)),   0 <= Im y <= S r
 
@@ -214,7 +214,8 @@ class RatioPart:
         direction = 1.0 if self.upward else -1.0
 
         def beside(end: float, rate: float) -> Array:
-            # Weights fall like e^-|u| there; 2 covers the sum instead of the integral, and the integrand's change.
+            # Weights fall like e^-|u| there. The factor 2 covers the difference between sum and integral, and the
+            # change of the integrand.
             at: Complex = np.array([end], dtype=np.complex128)
             value = self._log_mass(at).real[0] + direction * tilts * self._log_f(at).real[0]
             return np.asarray(value + math.log(2.0 * scale) + rate)

@@ -2,12 +2,11 @@
 
 If T q is small, nearly all of a composition's mass sits near T log(1 - q). This mass makes the integrand decay only
 like 1/t^2, and contributes nothing at eps. With smooth cuts at the loss R and far out, split each step's P into nu
-(small losses),
-gamma (large ones) and a rest whose mass is negligible: the rest is counted as an infinite loss, and without it no
-moment explodes. Then delta = D_nu + D, where D_nu is the profile of nu^{*T}, and D is that of the nonnegative measure
-P^{*T} - nu^{*T}, whose transform is M^T - M_nu^T. Both are profiles of nonnegative measures, so the alias identity of
-`contour` holds for each of them on a line of its own. Neither cancels, whereas both on one line would. If Chernoff's
-bound of D_nu is negligible, the bound replaces D_nu.
+(small losses), gamma (large ones) and a rest whose mass is negligible: the rest is counted as an infinite loss, and
+without it no moment explodes. Then delta = D_nu + D, where D_nu is the profile of nu^{*T}, and D is that of the
+nonnegative measure P^{*T} - nu^{*T}, whose transform is M^T - M_nu^T. Both are profiles of nonnegative measures, so the
+alias identity of `contour` holds for each of them on a line of its own. Neither cancels, whereas both on one line
+would. If Chernoff's bound of D_nu is negligible, the bound replaces D_nu.
 
 M^T - M_nu^T = M_nu^T expm1(T log1p(M_gamma / M_nu)), so a tiny D keeps its digits.
 

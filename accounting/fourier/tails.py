@@ -26,7 +26,7 @@ _NOTHING = -37.0
 def log_tail(law: Law, left: float, right: float, tilts: Array, band: Ends) -> Array:
     """Return log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt."""
     number, s = law[0], law[1]
-    # ADD has no bands: if there is one, outward is to the right.
+    # ADD never has a band. So if there is a band, outward is to the right.
     near, flat, sign = (left, right, -1.0) if number == ADD else (right, left, 1.0)
     flat_base, flat_loss = exponents_at(flat, law)
     below = log_normal_below(-abs(flat) / s) if band[0] == -math.inf else _log_below(flat, s, band)

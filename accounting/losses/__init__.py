@@ -8,7 +8,7 @@
 * A sampling's file (poisson.py, without_replacement.py, ...) has the same for sampled steps; poisson_laplace.py has
   Poisson batches with Laplace noise. docs/sampling has a page for each scheme.
 * The other files have the code that several of these share: laws of atoms, mixtures whose branch is seen, moments as
-integrals.
+  integrals.
 
 Every file of this folder is imported, so that rules are found where they are registered.
 """

@@ -8,9 +8,8 @@ order bound both directions, and composition, at once:
 * From above (`spread_law`): a value between two points of a geometric grid is split between them so that its mean is
   kept; a value below the grid is split between 0 and its first point, and a value above the grid is put at the last
   point, with its excess as a mass at infinity. Each of these steps only spreads the law. On a geometric grid with n
-  points the mean of two laws is 2n -
-  1 products of
-  diagonals: the position of v x_i + w x_j relative to x_i depends on j - i alone.
+  points the mean of two laws is 2n - 1 products of diagonals: the position of v x_i + w x_j relative to x_i depends
+  on j - i alone.
 * From below (`grouped_law`): the law is cut into cells, and the mass of each cell is put at its conditional mean.
 
 Means of independent variables keep the convex order, so that t of them are averaged by halving: {m, m + 1} from

@@ -17,11 +17,10 @@ A U D = sup over t of U (...) <= U A D. Moving such steps to the front therefore
 and of others costs at most U D_k, which is the composition of the others' pairs with the block's pair. That order, with
 each t chosen after all other outputs, attains it. So the block is exact in a list whose other pairs are attained.
 
-**From below** t and x are taken on a lattice that divides eps. If the best choices at x_j attain D_j there, and
-the loss is above x_j with probability q_j under Q, they attain D_j - q_j (e^x - e^(x_j)) at least at every other x. The
+**From below** t and x are taken on a lattice that divides eps. If the best choices at x_j attain D_j there, and the
+loss is above x_j with probability q_j under Q, they attain D_j - q_j (e^x - e^(x_j)) at least at every other x. The
 largest of these lines, of the bounds below 0 that their mirror images give, of 1 - e^x and of 0 is the profile of a
-pair that is
-below D_k everywhere.
+pair that is below D_k everywhere.
 
 **From above.** For t between two points of the lattice, with v = e^-t: both D's are below their chords in v, and p_t,
 which is concave in v, is below its tangent in the middle. So the mean is below a quadratic polynomial in v, and that is
@@ -45,8 +44,8 @@ Array = NDArray[np.float64]
 #: Lengths of intervals of losses, each with the number of steps that have it.
 Kinds = tuple[tuple[float, int], ...]
 
-#: The number of parts of the shortest interval on the lattice, and the most work of a recursion: values times choices
-#: of t.
+#: The largest and the smallest number of parts of the shortest interval on the lattice, and the most work of a
+#: recursion: values times choices of t.
 _FINEST, _COARSEST, _WORK = 300, 6, 4e7
 #: The largest sum of epsilons at which e^x does not overflow.
 _LARGEST = 300.0

@@ -1,10 +1,9 @@
 """The discrete Gaussian mechanism on full batches: scalar sums on a grid, with noise whose mass on it is in proportion
 to e^(-y^2 / (2 s^2)).
 
-In grid steps: s = noise multiplier / grid, k = sensitivity / grid, an integer. Shifted by k the loss of noise y is
-(k / s^2) (y + k/2), with y drawn from the law itself, for either direction. The law is log-concave, so the largest
-shift is worst. Moments: K(x) <= x (x + 1) k^2 / (2 s^2), with equality where x k is an integer (Canonne, Kamath &
-Steinke 2020,
+In grid steps: s = noise multiplier / grid, k = sensitivity / grid, an integer. Shifted by k the loss of noise y is (k /
+s^2) (y + k/2), with y drawn from the law itself, for either direction. The law is log-concave, so the largest shift is
+worst. Moments: K(x) <= x (x + 1) k^2 / (2 s^2), with equality where x k is an integer (Canonne, Kamath & Steinke 2020,
 Theorem 4). Vectors of such noise have other pairs, since their neighbours differ in several coordinates at once.
 
 Up to s = `MOST_ENUMERATED` the atoms are enumerated. Beyond, two Gaussian pairs enclose the law (`FineGaussianLoss`):

@@ -2,8 +2,8 @@
 
 s = noise multiplier, r = probability that this happens. The sum is a + w if the record or the null record is outside
 the batch, a + u if the record is inside, and a + v if the null record is inside: u = x - w, v = -w for the record's
-contribution x and the
-other one's w, both of norm at most 1. So one law is (1-r) N(0) + r N(u), the other (1-r) N(0) + r N(v), around a + w.
+contribution x and the other one's w, both of norm at most 1. So one law is (1-r) N(0) + r N(u), the other (1-r) N(0) +
+r N(v), around a + w.
 
 P - g Q = r [N(u) - b N(0) - g N(v)] with b = (1-r)(g-1)/r >= 0 for g >= 1, and the hockey stick of such a pair grows
 with |u|^2, |u - v|^2 and <u, u - v> (`losses.poisson`). For the record against the null record, they are at most 4, 1
@@ -98,8 +98,9 @@ class DisplacementLoss(PrivacyLoss):
         return excess
 
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """Return where the loss lies: beyond this many standard deviations, N(2), and N(1) of R, have at most the given
-        mass."""
+        """Return the range of the loss, apart from outcomes of at most the given mass in the tails of N(2), and of N(1)
+        in R.
+        """
         reach, mass = -float(scipy.special.ndtri_exp(log_mass)), math.exp(log_mass)
         s = self.noise_multiplier
         displaced = _log_displaced_ratio(s, self.probability, 2.0 + s * reach)
@@ -136,8 +137,8 @@ def displaced_profile(s: float, r: float, epsilons: Array) -> Array:
     """Return the profile of A at eps >= 0, in closed form.
 
     With Y = e^y, y = log of N(2) over N(1), f = e^eps is Y^2 - e^eps Y = k (e^eps - 1), k = e^(-1/s^2) (1-r)/r. There
-    N(2) = b N(0) + e^eps N(1) in density, so with their shares w0 + w1 = 1 the hockey stick is
-    r phi(v) [w1 (m(v) - m(v + 1/s)) + w0 (m(v) - m(v + 2/s))], v = s y - 1/(2s), all terms positive.
+    N(2) = b N(0) + e^eps N(1) in density, so with their shares w0 + w1 = 1 the hockey stick is r phi(v) [w1 (m(v) -
+    m(v + 1/s)) + w0 (m(v) - m(v + 2/s))], v = s y - 1/(2s), all terms positive.
     """
     log_k = math.log1p(-r) - math.log(r) - 1.0 / s**2
     with np.errstate(divide="ignore", over="ignore", under="ignore"):

@@ -1,7 +1,7 @@
 """The exponential mechanism: its loss has bounded range, and every bound here follows from that.
 
 Candidate r is released with probability in proportion to e^(epsilon score(r) / (2 Delta)), where scores of neighbours
-differ by at most Delta. Log-likelihoods move by at most epsilon / 2 but for a common constant, so the losses of two
+differ by at most Delta. Log-likelihoods move by at most epsilon / 2, apart from a common constant, so the losses of two
 neighbours lie in an interval of length epsilon, [t - epsilon, t] with 0 <= t <= epsilon (Durfee & Rogers 2019). Given
 t, the pair with the two losses at the ends dominates (convexity), P-mass p_t = (e^eps - e^t) / (e^eps - 1) at t; such
 pairs are attained, in the limit, by exponential mechanisms (Dong, Durfee & Rogers 2020).

@@ -2,8 +2,7 @@
 
 All other contributions are -e. A record of contribution e is in one batch of t: without it, each step's noisy sum is
 N(0, s^2) up to a public shift, and N(1, s^2) in the batch where the record is null. With it, that batch has N(2, s^2).
-If
-only the largest step is seen, its distribution functions are Phi(x/s)^(t-1) Phi((x-1)/s) and Phi(x/s)^(t-1)
+If only the largest step is seen, its distribution functions are Phi(x/s)^(t-1) Phi((x-1)/s) and Phi(x/s)^(t-1)
 Phi((x-2)/s). If only its cell among finitely many is seen, they are a pair of atoms. An observer who sees less learns
 less, so compositions of this pair cost no more than shuffled epochs do.
 

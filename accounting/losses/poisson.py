@@ -67,8 +67,8 @@ class PoissonGaussianLoss(PrivacyLoss):
         """Return the profile of one direction in closed form, less 1 - e^eps where eps < 0.
 
         The remove hockey stick integrates P - e^eps Q over x > x*, f(x*) = e^eps, and v = (x* - 1)/s. For eps < 0 its
-        excess is the integral of e^eps Q - P over x < x*; add follows from
-        delta_add(eps) = 1 - e^eps + e^eps delta_remove(-eps).
+        excess is the integral of e^eps Q - P over x < x*; add follows from delta_add(eps) = 1 - e^eps + e^eps
+        delta_remove(-eps).
         """
         excess = np.empty_like(epsilons)
         positive = epsilons >= 0.0
@@ -118,8 +118,8 @@ class PoissonGaussianLoss(PrivacyLoss):
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=False)
         if mixture is not None:
             return mixture
-        # Given that the batch holds records of the group, outputs are within ``size`` times the distance of those
-        # without them.
+        # If the batch holds records of the group, they move outputs by at most ``size`` times the distance of one
+        # record.
         probability = probability_of_some(self.sampling_probability, size)
         return GroupStep(self.at_distance(size, probability), is_exact=False)
 

@@ -195,11 +195,11 @@ def _replace_ends(s: float, q: float, c: float) -> tuple[float, float]:
     """Return both ends of the moment: less 1, it is 4 int_0^inf phi_s(x) m(x) sinh((c+1) D/2) sinh(c D/2) dx.
 
     Here m^2 = f(x) f(-x) and D = log f(x) - log f(-x). The formula follows by adding the integrand's mirror image and
-    using E f = 1. The integrand is positive, even and analytic for
-    |Im x| < pi s^2, so the trapezoid rule of spacing h errs by at most 2 N(y) / (e^(2 pi y/h) - 1) with N(y) the L1
-    norm on the line Im x = y. There |f(u+iy)| <= f(u) and |f| >= f(u) cos(y/(2 s^2)), which gives
-    N(y) <= e^(y^2/(2 s^2)) [cos(y/(2 s^2))^(-c) M + 1], M the moment. Both tails of the sum are added in closed form:
-    for x >= 2c+1 the logarithm of the integrand falls at least like (2c+1-x)/s^2.
+    using E f = 1. The integrand is positive, even and analytic for |Im x| < pi s^2, so the trapezoid rule of spacing h
+    errs by at most 2 N(y) / (e^(2 pi y/h) - 1) with N(y) the L1 norm on the line Im x = y. There |f(u+iy)| <= f(u) and
+    |f| >= f(u) cos(y/(2 s^2)), which gives N(y) <= e^(y^2/(2 s^2)) [cos(y/(2 s^2))^(-c) M + 1], M the moment. Both
+    tails of the sum are added in closed form: for x >= 2c+1 the logarithm of the integrand falls at least like
+    (2c+1-x)/s^2.
     """
     y, growth = _best_line(s, c, 60.0 + 2.0 * math.log1p(s) - 2.0 * math.log(q))
     accuracy = 60.0 + 2.0 * math.log1p(s) - 2.0 * math.log(q) + growth

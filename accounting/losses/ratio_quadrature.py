@@ -5,8 +5,8 @@ whose two laws are mirror images of each other) y has under Q the density e^(a -
 noise, k = 0 on a bounded interval, with masses at its ends, for Laplace noise. A moment minus 1 is the integral of a
 `Kernel`, which is zero at f = 1, convex in f and hence positive: nothing cancels, however small the moment is.
 
-Gauss-Legendre on panels. With n nodes, a function that is analytic and at most B in size inside the ellipse of
-parameter rho around [-1, 1] is integrated up to 8 B rho^(-2n) / (1 - rho^-2): its Chebyshev coefficients are at most
+The rule is Gauss-Legendre on panels. With n nodes, a function that is analytic and at most B in size inside the ellipse
+of parameter rho around [-1, 1] is integrated up to 8 B rho^(-2n) / (1 - rho^-2): its Chebyshev coefficients are at most
 2 B rho^-k, the rule is exact for k < 2n and gives 0 for odd k, and the integral and the rule are each at most 2 in size
 for every other one. B is bounded through |f(u + iv)| <= f(u), |f(u + iv)| >= f(u) cos(v/2), and the curvature of log f,
 which is p (1 - p) for p = q e^y / f. The bound is added to the result.

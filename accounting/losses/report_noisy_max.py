@@ -1,6 +1,6 @@
 """Report noisy max: noise on every score, and the name of the largest noisy score; nothing else is released.
 
-Scores of neighbours differ by at most Delta, the noise has scale 2 Delta / epsilon. The proved cost depends on the
+Scores of neighbours differ by at most Delta, and the noise has scale 2 Delta / epsilon. The proved cost depends on the
 noise:
 
 * Gumbel noise: exactly the exponential mechanism with weights e^(epsilon score / (2 Delta)), a bounded range.
@@ -29,12 +29,11 @@ Exponential noise is charged as any epsilon-DP step, which may be more than its 
 **From below.** In the limit, many candidates of equal scores act like one candidate with Gumbel noise, for either
 noise. So two such crowds are the exponential mechanism: they attain any pair of losses t, t - epsilon of a bounded
 range, with an advantage of epsilon / 4 for small epsilon. With Laplace noise and many steps, a few candidates of equal
-scores against a few others cost more: the largest of two against that of two has an advantage of 7/24 epsilon, and
-two against three cost a little more. With exponential noise two single candidates cost more than crowds. Let the first
+scores against a few others cost more: the largest of two against that of two has an advantage of 7/24 epsilon, and two
+against three cost a little more. With exponential noise two single candidates cost more than crowds. Let the first
 candidate be ahead by g, in units of the noise's scale, 0 <= g <= epsilon, and behind by epsilon - g for the neighbour.
-It is named with
-probability 1 - e^-g / 2, and e^(g - epsilon) / 2. At g = 0 one loss is epsilon, at g = epsilon / 2 both are log(2 e^g
-- 1) in size.
+It is named with probability 1 - e^-g / 2, and e^(g - epsilon) / 2. At g = 0 one loss is epsilon, at g = epsilon / 2
+both are log(2 e^g - 1) in size.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ with values on a lattice. An observer who sees only
 
     S = f(Y_1) + ... + f(Y_t)
 
-learns less than one who sees the steps. Without the record S is the sum of
-t independent terms of law B, that of f under N(0, s^2); with it, k of them have the law A, that of f under N(1, s^2),
-*for every set*. So S has the law B^t against A^k B^(t-k), where powers are convolutions: a pair of atoms that these
-neighbours attain, for every f.
+learns less than one who sees the steps. Without the record S is the sum of t independent terms of law B, that of f
+under N(0, s^2); with it, k of them have the law A, that of f under N(1, s^2), *for every set*. So S has the law B^t
+against A^k B^(t-k), where powers are convolutions: a pair of atoms that these neighbours attain, for every f.
 
 The sets' own ratio is e_k(Y_1, ..., Y_t) over the number of sets, the coefficient of theta^k in the product of
 1 + theta Y_i. At the theta where the product over theta^k is least, its logarithm is close to that of the product, up

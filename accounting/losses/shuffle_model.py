@@ -49,16 +49,15 @@ From below, there are two randomisers, and the one with the larger divergence of
   E c, c and c or c, c and E c, where c = 1 / (E + 2), and S is a sum of n - 1 steps of 1, 0 and -1 with probabilities
   c, E c and c. It is what comes near the pair for large e.
 
-With many users, no score attains more than these two, so it is the pair that is loose. Let d = P0
-- P1, and let others have the laws M_i. A score a of the messages moves its sum by a.d, over a variance that is the sum
-of Var_M_i(a): at most as if all others had the law M of the smallest variance. For one M the largest (a.d)^2 /
-Var_M(a) is the sum of d^2 / M. With p = P0 / M and q = P1 / M that is the mean of (p - q)^2 under M, where p and q
-have mean 1 and 1/E <= p, q, p/q <= E. That is a hexagon, and (p - q)^2 is convex, so that only its corners matter: (E,
-1) and (1, E) with (E - 1)^2, (1, 1/E) and (1/E, 1) with (1 - 1/E)^2, (E, E) and (1/E, 1/E) with 0. Let their masses be
-x, y, u and v. By symmetry x (E + 1) / 2 + y (E + 1) / (2 E) + u E + v / E = 1 and x + y + u + v = 1, a linear
-programme of two equations: two masses are positive. A bit is x and y, with (E - 1)^2 / E; three categories are x and
-v, with 2 (E - 1)^2 / (E + 2); y and u have 2 (E - 1)^2 / (E (2 E + 1)), which is less, u and v have 0, and other pairs
-have no mean of 1.
+With many users, no score attains more than these two, so it is the pair that is loose. Let d = P0 - P1, and let others
+have the laws M_i. A score a of the messages moves its sum by a.d, over a variance that is the sum of Var_M_i(a): at
+most as if all others had the law M of the smallest variance. For one M the largest (a.d)^2 / Var_M(a) is the sum of
+d^2 / M. With p = P0 / M and q = P1 / M that is the mean of (p - q)^2 under M, where p and q have mean 1 and 1/E <= p,
+q, p/q <= E. That is a hexagon, and (p - q)^2 is convex, so that only its corners matter: (E, 1) and (1, E) with
+(E - 1)^2, (1, 1/E) and (1/E, 1) with (1 - 1/E)^2, (E, E) and (1/E, 1/E) with 0. Let their masses be x, y, u and v. By
+symmetry x (E + 1) / 2 + y (E + 1) / (2 E) + u E + v / E = 1 and x + y + u + v = 1, a linear programme of two equations:
+two masses are positive. A bit is x and y, with (E - 1)^2 / E; three categories are x and v, with 2 (E - 1)^2 / (E + 2);
+y and u have 2 (E - 1)^2 / (E (2 E + 1)), which is less, u and v have 0, and other pairs have no mean of 1.
 
 (e, d)-DP randomisers. P0 and P1 are within total variation d / (1 + E) of an e-DP pair P0', P1' each (Dwork & Roth
 2014, Lemma 3.17), and each other R(x) is within m of a law that is at least max(P0', P1') / E: raise it there and take

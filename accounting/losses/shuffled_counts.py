@@ -31,7 +31,7 @@ _GROUP = 2e-4
 #: The number of losses per standard deviation, the distance up to which they are evenly spaced, and the factor by which
 #: their spacing grows beyond.
 _FINENESS, _FINE_REACH, _GROWTH = 64.0, 20.0, 1.01
-#: The width, in standard deviations, of the numbers of ones that are seen as one outcome from below.
+#: For lower bounds, numbers of ones within this many standard deviations are merged into one outcome.
 _CELL = 1.0 / 64.0
 #: A local epsilon beyond which fewer than one user in 1e13 lies, so outcomes are not merged.
 HARDLY_RANDOM = 30.0

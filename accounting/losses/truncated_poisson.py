@@ -40,10 +40,9 @@ Let D_r be (1-q) N(0) + (q-r) N(1) + r N(2) against N(0), a hit of distance 1 or
 
 So the decisive number is the largest tau r = g(n) = B P(Bin(n, q) >= B + 1) / n, the probability that a record takes
 part in a batch that was cut. g(n + 1) / g(n) = (n + 1/R(n)) / (n + 1) with R(n) = P(Bin(n, q) > B) / (n q P(Bin(n, q) =
-B)), which grows
-with n, being a sum of products of (n - B) / n and of (n - B - i) / (B + i + 1): g rises up to the n where R is 1, and
-falls from there on. From below: if all others' contributions are 0, the record takes part with probability (1 - tau) q
-+ tau r. With q = 1, batches have a fixed size.
+B)), which grows with n because it is a sum of products of (n - B) / n and of (n - B - i) / (B + i + 1). So g rises up
+to the n where R is 1, and falls from there on. From below: if all others' contributions are 0, the record takes part
+with probability (1 - tau) q + tau r. With q = 1, batches have a fixed size.
 
 **Random slots.** n slots are drawn, each with a record or empty, and an empty slot takes a place in the batch, as a
 null record. All slots are drawn alike, so the slot of a record does not matter. Two data sets of which one has one more

@@ -30,7 +30,7 @@ _ALLOWANCE = 1e-14
 _LARGE = 300.0
 #: The most branches with which a lattice is tried, for groups.
 _MOST_ON_LATTICE = 4
-#: The share of M, over all steps, below which a branch of a line is only bounded.
+#: A branch of a line is only bounded if its share of M, over all steps, is below e to the minus this.
 _LINE_DIGITS = 24.0
 
 

@@ -5,8 +5,7 @@ A step makes b independent draws of one of n records, so a record may be in the 
 many times. It is drawn h times with binomial probability w_h. The theorem of `accounting.losses.batch_hits` is about
 the h places that the record has in the batch: it bounds the step by a mixture, whose branch h is seen, of the
 symmetrised pairs of `accounting.losses.without_replacement` at h times the distance, and it holds for groups of records
-as well.
-Compositions are dominated by its compositions (Zhu, Dong & Wang 2022).
+as well. Compositions are dominated by its compositions (Zhu, Dong & Wang 2022).
 
 A record that is null in its place is another record: replace_special is charged the same. A batch of one draw is a
 batch of one record without replacement.

@@ -43,7 +43,7 @@ def draw_trials(trials: RandomTrials, below: Callable[[int], int]) -> int:
 
     Guarantees:
         law_given_the_cap: each number up to the cap has its conditional probability given the cap, up to a relative
-        2^-200.
+            2^-200.
 
     Raises:
         Unsupported: As `most_trials` does.

@@ -2,8 +2,7 @@
 
 As in `selection`: one run has the laws Q and Q' and the loss L = log dQ/dQ'; u and v are the probabilities under Q and
 Q' of the outcomes that the score prefers to a given one; and the selection has the densities g(u) and g(v) with respect
-to Q and Q',
-g(u) = f'(1 - u). So
+to Q and Q', where g(u) = f'(1 - u). So
 
     delta_A(x) = integral of (g(u) dQ - e^x g(v) dQ')_+ .
 

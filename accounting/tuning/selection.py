@@ -1,11 +1,10 @@
 """Bounds on the cost of the best of a random number of runs, from the runs' deltas and Renyi divergences.
 
 One run on two neighbours gives the laws Q and Q' of an outcome with its score. Order the outcomes from best to worst,
-with ties broken by a coin, and let u(y), v(y) be the probabilities under Q and Q' of outcomes better than y. With f(x)
-= E x^K, the
-selection A of the best of K runs has the density f'(1 - u(y)) with respect to Q, A' has f'(1 - v(y)) with respect to
-Q', and both release nothing with probability f(0) = P(K = 0). All (u, v) are pairs that a test of the neighbours
-reaches.
+with ties broken by a coin, and let u(y), v(y) be the probabilities under Q and Q' of outcomes better than y. With
+f(x) = E x^K, the selection A of the best of K runs has the density f'(1 - u(y)) with respect to Q, A' has f'(1 - v(y))
+with respect to Q', and both release nothing with probability f(0) = P(K = 0). All (u, v) are pairs that a test of the
+neighbours reaches.
 
 * **Renyi** (Papernot & Steinke 2022, Lemma 7). The moment of order a, without the f(0), is at most Q's times the
   largest f'(1 - u)^a f'(1 - v)^(1 - a) over such pairs; `trials` has it from deltas, exactly, and by Theorem 2.
@@ -207,8 +206,7 @@ class Selection:
 
         There p >= s p' + d with s = e^eps and d a lower bound of delta(eps), for some p' between 0 and the slope of a
         chord on the left of delta, which is a convex function of s. e^eps_A is at least the smallest (h(s p' + d) -
-        delta) / h(p'),
-        h(x) = 1 - f(1 - x), cell by cell.
+        delta) / h(p'), h(x) = 1 - f(1 - x), cell by cell.
         """
         quick = self.evaluators_of_lines
         place = epsilon_for_delta(self.events, self.relation, base_delta, evaluators=quick).value.lower

@@ -2,8 +2,7 @@
 
 With f(x) = E x^K, a set of the best outcomes that one run hits with probability x contains the best of K independent
 runs with probability 1 - f(1 - x), and the selection's density relative to one run's is f' (`selection`). The cost of
-its
-privacy therefore depends on the ratio of f' at two probabilities that a test of neighbours can have.
+its privacy therefore depends on the ratio of f' at two probabilities that a test of neighbours can have.
 
 With u, v the probabilities of a set under two neighbours, v <= s u + d for every s = e^epsilon, d = delta(epsilon)
 (both directions). f' is taken at the complements 1 - u and 1 - v, and under such a line each supremum has a closed

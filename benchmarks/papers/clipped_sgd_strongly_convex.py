@@ -1,9 +1,10 @@
 """Clipped SGD in the setting of Theorem 11 of Lowy & Razaviyayn 2023: strongly convex, smooth, heavy-tailed gradients.
 
-Least squares on rows of random signs, scaled so that the population's Hessian is diagonal and known, with labels whose
-errors have Student's law with 3.2 degrees of freedom: three moments, no fourth, no Lipschitz constant. So mu, beta, the
-minimiser and the excess risk of any point are exact, and r_3 and r_2 are bounded in closed form:
-|grad f| = |a| |<w - w*, a> - xi| with |a| constant, E <v, a>^4 <= 3 (beta |v|^2)^2, and E |xi|^3 by its formula.
+The problem is least squares on rows of random signs, which are scaled so that the population's Hessian is diagonal and
+known. The errors of labels have Student's law with 3.2 degrees of freedom, which has three moments but no fourth, so
+there is no Lipschitz constant. The numbers mu, beta, the minimiser and the excess risk of any point are exact, and r_3
+and r_2 are bounded in closed form: |grad f| = |a| |<w - w*, a> - xi| with |a| constant, E <v, a>^4 <= 3 (beta |v|^2)^2,
+and E |xi|^3 by its formula.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Vector = npt.NDArray[np.float64]
 
 
 def assumptions() -> dict[str, float]:
-    """Return the theorem's constants, over the whole ball."""
+    """Return the theorem's constants on the whole ball."""
     length, beta = math.sqrt(float(SPECTRUM.sum())), float(SPECTRUM.max())
     third = FREEDOM**1.5 * gamma(2.0) * gamma((FREEDOM - 3.0) / 2.0) / (math.sqrt(math.pi) * gamma(FREEDOM / 2.0))
     error_3, error_2 = ERROR_SCALE * float(np.cbrt(third)), ERROR_SCALE * math.sqrt(FREEDOM / (FREEDOM - 2.0))
@@ -121,7 +122,7 @@ def _number(known: Mapping[str, object], name: str) -> float:
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the excess risk over n, over epsilon and over the clip threshold."""
+    """Return the excess risk for several n, for several epsilon and for several clip thresholds."""
     runs = 4 if quick else 24
     sizes = [10_000, 40_000, 160_000] if quick else [10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 640_000]
     epsilons = [0.25, 1.0, 4.0] if quick else [0.125, 0.25, 0.5, 1.0, 2.0, 4.0]

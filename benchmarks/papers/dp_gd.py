@@ -1,11 +1,11 @@
 """DP-GD in the settings of Theorems 6.2 (Polyak-Lojasiewicz) and 6.3 (no convexity) of Wang, Ye & Xu 2017.
 
-**PL.** Least squares on rows of a scaled Hadamard matrix: the Hessian is diagonal, known, and the same for every n. So
-mu, L, D_0 and the minimum are exact, and so is the expected risk after every step, with which the trainer's result is
-compared, too.
+**PL.** The problem is least squares on rows of a scaled Hadamard matrix, so that the Hessian is diagonal, known, and
+the same for every n. So mu, L, D_0 and the minimum are exact, and so is the expected risk after every step, with which
+the trainer's result is compared, too.
 
-**No convexity.** (sigmoid(x . w) - y)^2 on rows of norm 1: gradients of norm at most 8/27 and a curvature below 0.16
-for every w, so nothing is clipped anywhere, and D_0 = 1/4 without looking at data.
+**No convexity.** The loss is (sigmoid(x . w) - y)^2 on rows of norm 1. For every w its gradients have a norm of at most
+8/27 and its curvature is below 0.16, so nothing is clipped anywhere, and D_0 = 1/4 is known without looking at data.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def measure(setting: str, problem: Problem, epsilon: float, runs: int) -> dict[s
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the results of both theorems over n and over epsilon."""
+    """Return the results of both theorems for several n and for several epsilon."""
     runs = 5 if quick else 40
     epsilons = (0.5, 1.0) if quick else (0.25, 0.5, 1.0, 2.0, 4.0)
     rows: list[dict[str, Any]] = []

@@ -54,7 +54,7 @@ class Data:
 
 
 def reproduce(quick: bool) -> dict[str, Any]:
-    """Train with the theorem's own step size and with that of least bound; then the region where a beta exists."""
+    """Train with the theorem's step size and with that of least bound, and compute the region where a beta exists."""
     sizes, epsilons = (SIZES[:3], EPSILONS[1:4]) if quick else (SIZES, EPSILONS)
     repeats = 4 if quick else 12
     fresh = _data(FRESH_RECORDS, seed=1)

@@ -1,9 +1,10 @@
 """This reproduction compares DP-SVRG with DP-GD at the same privacy: risks, bounds and numbers of gradients (Wang, Ye &
 Xu 2017).
 
-Least squares on rows of a scaled Hadamard matrix, |x| = 1: every record's loss is 1-smooth, the mean loss has a Hessian
-that is diagonal, known and the same for every n, so that mu, D_0 and the minimum are exact. Theorem 4.2 is of such
-strongly convex losses; for DP-GD (Theorem 6.2) they have the same mu as a Polyak-Lojasiewicz constant.
+The problem is least squares on rows of a scaled Hadamard matrix, |x| = 1. Every record's loss is 1-smooth, and the mean
+loss has a Hessian that is diagonal, known and the same for every n, so that mu, D_0 and the minimum are exact. Theorem
+4.2 is about such strongly convex losses; for DP-GD (Theorem 6.2) they have the same mu as a Polyak-Lojasiewicz
+constant.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Data:
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the results of both algorithms over n, each with its theorem's own sizes."""
+    """Return the results of both algorithms for each n, with the sizes of each algorithm's own theorem."""
     sizes, repeats = (SIZES[:2], 2) if quick else (SIZES, 4)
     rows = [_row(algorithm, _data(n), repeats) for algorithm in ALGORITHMS for n in sizes]
     return {

@@ -1,7 +1,9 @@
-"""Smoothed links and private Frank-Wolfe over the l1 ball: a hinge under its explicit bound, over n and the smoothing.
+"""Smoothed links and private Frank-Wolfe over the l1 ball: a hinge and its explicit bound, for several n and
+smoothings.
 
-The population is a finite set of rows of random signs with labels of a sparse half-space, a tenth of them turned; the
-least risk in the ball is a linear program's, and the excess risk of any point is exact. Records are drawn from it.
+The population is a finite set of rows of random signs with labels of a sparse half-space, of which a tenth are flipped.
+The least risk in the ball is the value of a linear programme, and the excess risk of any point is exact. Records are
+drawn from it.
 """
 
 from __future__ import annotations
@@ -71,8 +73,9 @@ def population() -> Population:
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the results over n, at the smoothing and number of steps of least bound, and over the smoothing at one
-    n."""
+    """Return the results for several n, at the smoothing and number of steps of least bound, and for several smoothings
+    at one n.
+    """
     sizes, repeats = (SIZES[:2], 2) if quick else (SIZES, 3)
     by_size = [_row(n, 1.0, repeats) for n in sizes]
     by_smoothing = [_row(MIDDLE, factor, repeats) for factor in FACTORS]

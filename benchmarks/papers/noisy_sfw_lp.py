@@ -1,8 +1,9 @@
-"""Noisy Frank-Wolfe in an l_1.5 ball: the paper's sums, prefix trees and trees of batches beside each other, over n.
+"""Noisy Frank-Wolfe in an l_1.5 ball: the paper's sums, prefix trees and trees of batches are compared for several n.
 
-Least squares on rows of random signs, scaled to l_3 norm 1, f = (<a, x> - y)^2 / 2 with y = <a, x*>, in the l_1.5 ball
-of radius 1: L_0 = 2 and L_1 = 1 hold exactly there, nothing is clipped, and the excess population risk is
-|x - x*|_2^2 / (2 d^(2/3)), without estimation. Every run draws fresh records, since the bounds are on population risk.
+The problem is least squares, f = (<a, x> - y)^2 / 2 with y = <a, x*>, on rows of random signs that are scaled to l_3
+norm 1, in the l_1.5 ball of radius 1. There L_0 = 2 and L_1 = 1 hold exactly, nothing is clipped, and the excess
+population risk is exactly |x - x*|_2^2 / (2 d^(2/3)). Every run draws fresh records, since the bounds are on population
+risk.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Row = dict[str, Cell]
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the excess risk over the number of records, the three variants at the same privacy."""
+    """Return the excess risk of the three variants for each number of records, at the same privacy."""
     sizes, repeats = (SIZES[:2], 2) if quick else (SIZES, 4)
     rows = [_row(variant, n, repeats) for variant in VARIANTS for n in sizes]
     return {

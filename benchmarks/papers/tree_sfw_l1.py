@@ -1,8 +1,8 @@
 """Tree Frank-Wolfe over the l1 ball: population risk under its explicit bound, its slopes, and the number of trees.
 
-Least squares on rows of random signs, f = (<a, x> - y)^2 / 2 with y = <a, x*>, in the l1 ball of radius 1: L_0 = 2 and
-L_1 = 1 hold exactly there, nothing is clipped, and the excess population risk is |x - x*|_2^2 / 2, without estimation.
-Every run draws fresh records, since the bound is on the population risk.
+The problem is least squares, f = (<a, x> - y)^2 / 2 with y = <a, x*>, on rows of random signs, in the l1 ball of
+radius 1. There L_0 = 2 and L_1 = 1 hold exactly, nothing is clipped, and the excess population risk is exactly |x -
+x*|_2^2 / 2. Every run draws fresh records, since the bound is on the population risk.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ Row = dict[str, Cell]
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the excess risk by records, budget, dimension and number of trees; then the bound alone at larger
-    sizes."""
+    """Return the excess risk for several numbers of records, budgets, dimensions and numbers of trees, and the bound
+    alone at larger sizes.
+    """
     repeats = 3 if quick else 8
     sizes, epsilons = (SIZES[:3], EPSILONS[::2]) if quick else (SIZES, EPSILONS)
     dimensions = DIMENSIONS[:2] if quick else DIMENSIONS

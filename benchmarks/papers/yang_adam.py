@@ -1,4 +1,4 @@
-"""This reproduction compares DP-Adam and DP-NAdam with DP-SGD and DP-NSGD: accuracy over the step size, at the same
+"""This reproduction compares DP-Adam and DP-NAdam with DP-SGD and DP-NSGD: accuracy at several step sizes, at the same
 privacy.
 
 Yang, Zhang, Chen & Liu 2022 compare the four by experiments; no theorem covers the two with moments. The data, model

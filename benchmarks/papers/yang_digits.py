@@ -1,5 +1,5 @@
-"""This reproduction is a small version of the experiment of Yang, Zhang, Chen & Liu 2022: accuracy over step size and
-threshold or regulariser.
+"""This reproduction is a small version of the experiment of Yang, Zhang, Chen & Liu 2022: accuracy for several step
+sizes and thresholds or regularisers.
 
 The paper trains a ResNet on CIFAR-10 and finds that DP-NSGD's accuracy hardly depends on the regulariser r, while
 DP-SGD's accuracy depends on step size and clip threshold c jointly. Here a perceptron with one hidden layer is trained
@@ -143,7 +143,7 @@ def accuracy(algorithm: str, bound: GradientBound, step_size: float, steps: int,
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return both grids: every step size with every clip threshold, and with every regulariser."""
+    """Return both grids: every step size with every clip threshold, and every step size with every regulariser."""
     runs, steps = (1, 60) if quick else (4, 200)
     step_sizes = [4.0**k for k in (range(0, 4) if quick else range(-2, 5))]
     rows_of_data = data()

@@ -75,8 +75,9 @@ def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: flo
 
 
 def reproduce(algorithm: str, bound: GradientBound, floor: float, quick: bool) -> Reproduction:
-    """Return the results of the theorem over n and over epsilon; ``floor`` is the part of the bound that no budget
-    removes."""
+    """Return the results of the theorem for several n and for several epsilon; ``floor`` is the part of the bound that
+    no budget removes.
+    """
     runs = 2 if quick else 6
     sizes = (800, MIDDLE) if quick else (400, 800, MIDDLE, 3200)
     epsilons = (2.0,) if quick else (1.0, 2.0, 8.0)

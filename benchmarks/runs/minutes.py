@@ -1,8 +1,8 @@
-"""`python -m benchmarks.runs.minutes`: the time that the steps of a default take, beside what is said of them.
+"""`python -m benchmarks.runs.minutes`: compare the time that the default number of steps takes with the estimate.
 
-Writes benchmarks/results/minutes.json; ``--quick`` times fewer steps, and writes elsewhere. Where nobody gives a number
-of steps, a run has at most as many as `calibrators.work` estimates to take a minute of one core. Each case carries out
-some of them on random rows, and takes the processor's time of one step.
+Writes benchmarks/results/minutes.json; ``--quick`` times fewer steps, and writes elsewhere. If a request gives no
+number of steps, a run has at most as many as take a minute of one core by the estimate of `calibrators.work`. Each case
+carries out some of them on random rows, and measures the CPU time of a step.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ from trainer.scaling import NumberColumn
 CLASSES = 10
 #: Rows and features. Fewer rows take seconds, whatever is estimated.
 SHAPES = ((10_000, 100), (60_000, 784), (1_000_000, 100))
-#: Large batches with two updates, one record a step, mirror descent, and a vertex of a polytope a step.
+#: The cases: large batches with two updates, one record in each step, mirror descent, and steps that each select a
+#: vertex of a polytope.
 ALGORITHMS = ("dp_adam", "dp_sgd", "dp_sgd_output", "noisy_mirror_descent", "dp_fw")
-#: A default takes no longer than this times the estimate. One that is quicker than estimated harms nobody.
+#: A default may take at most this times the estimate. A default that is quicker than estimated harms nobody.
 GOAL = 3.0
 SECONDS, QUICK_SECONDS = 8.0, 0.5
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen")
 
 
 def calibrated(algorithm: str, model: LinearModel, rows: int, features: int) -> Calibration:
-    """Return what a request for the algorithm is given that has data, model and target alone."""
+    """Return the calibration of a request that gives only the algorithm, the data, the model and the target."""
     spec = Spec(rows, ApproximateDpTarget(3.0, 1e-6), dimension=model.num_parameters, judge_published=False)
     derivation = Derivation(model, (NumberColumn(0.0, 1.0),) * features, None, None)
     return Draft(algorithm, spec, None, Objective(derivation, is_convex=True)).calibrate()
 
 
 def measure(algorithm: str, rows: int, features: int, seconds: float) -> dict[str, Any]:
-    """Return the estimated minutes of the default, and those that its steps take by the processor's clock."""
+    """Return the estimated minutes of the default, and the minutes of CPU time that its steps take."""
     model = softmax_regression(features, CLASSES)
     found = calibrated(algorithm, model, rows, features)
     draw = np.random.default_rng(0)
@@ -77,7 +78,7 @@ def measure(algorithm: str, rows: int, features: int, seconds: float) -> dict[st
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` of the estimate."""
+    """Return ``{"what", "goal", "measured", "met"}`` for the estimate."""
     ratios = [each["ratio"] for each in figures["cases"]]
     return [
         {
@@ -90,7 +91,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def minutes_section(figures: Mapping[str, Any]) -> list[str]:
-    """The lines of the section: the goal, then every figure."""
+    """Return the lines of the section: the goal, then every figure."""
     rows = [
         [
             each["algorithm"],
@@ -115,7 +116,7 @@ def minutes_section(figures: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, write, and say how it went."""
+    """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("minutes", __doc__)
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         raise SystemExit("set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1: the estimate is of one core")

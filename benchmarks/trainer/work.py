@@ -1,4 +1,4 @@
-"""What every side trains, on what: the sizes are those of MNIST, the values are public random numbers."""
+"""This module has the trainings that every side does, and their data: public random numbers in the sizes of MNIST."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS = 60_000
 FEATURES = 784
 CLASSES = 10
 HIDDEN = 256
-#: Of the linear regression, which the GPU's benchmark alone has.
+#: The sizes of the linear regression, which only the GPU's benchmark has.
 LINEAR_ROWS, LINEAR_FEATURES = 10**6, 100
 MAX_GRAD_NORM = 1.0
 NOISE_MULTIPLIER = 1.0
@@ -33,7 +33,7 @@ class Task:
     Attributes:
         model: "softmax" (784 inputs with an intercept, 10 classes), "mlp" (784-256-10, ReLU, biases) or "linear"
             (least squares on 100 inputs with an intercept, many rows).
-        batch_size: rows of a step; their expected number where batches are Poisson.
+        batch_size: The number of rows of a step, or the expected number if batches are Poisson.
     """
 
     model: str
@@ -59,7 +59,7 @@ Labels = npt.NDArray[np.int64]
 
 
 def write_data(folder: Path, rows: int = ROWS, width: int = FEATURES) -> None:
-    """Features in [0, 1) and, for labels, what a random linear rule makes of them, as files that each side reads."""
+    """Write features in [0, 1), and the labels that a random linear rule gives them, to files that each side reads."""
     draw = np.random.default_rng(0)
     features = draw.random((rows, width), dtype=np.float32)
     rule = draw.standard_normal((width, CLASSES), dtype=np.float32)

@@ -1,18 +1,35 @@
-"""Private optimisation over the l1 ball and other sets that are not Euclidean: Bassily, Guzman & Nandi 2021 (COLT,
-"Non-Euclidean Differentially Private Stochastic Convex Optimization", arXiv 2103.01278), Asi, Feldman, Koren & Talwar
-2021 (ICML, "Private Stochastic Convex Optimization: Optimal Rates in l1 Geometry", arXiv 2103.01516), Guzman's talk of
-April 2022.
+"""Private optimisation over the l1 ball and other sets that are not Euclidean.
 
-Selection with Gumbel noise (`selection`), full-batch Frank-Wolfe (`dp_fw`), Frank-Wolfe with a recursive estimate
-(`recursion`, `poly_sfw`, and `private_sfw_nonconvex_l1` after Bassily, Guzman & Menart 2021, NeurIPS, arXiv
-2107.05585), Frank-Wolfe on smoothed links (`generalized_linear_l1`, after the same), tree Frank-Wolfe (`tree`,
-`tree_sfw_l1`), the printed noise (`printed_selection`, `printed_poly_sfw`), rates (`rates`).
+The papers are Bassily, Guzman & Nandi 2021 (COLT, "Non-Euclidean Differentially Private Stochastic Convex
+Optimization", arXiv 2103.01278); Asi, Feldman, Koren & Talwar 2021 (ICML, "Private Stochastic Convex Optimization:
+Optimal Rates in l1 Geometry", arXiv 2103.01516); Bassily, Guzman & Menart 2021 (NeurIPS, arXiv 2107.05585); and
+Guzman's talk of April 2022.
 
-Balls of l_p, 1 < p <= 2: generalised Gaussian noise (`generalized_gaussian`), the setting (`lp_setting`), mirror
-descent (`noisy_mirror_descent`), Frank-Wolfe for convex losses (`noisy_sfw_lp`) and others (`noisy_sfw_nonconvex_lp`)
-with its bounds (`estimate_risk`), the printed noise (`printed_lp_noise`), rates (`lp_rates`).
+Modules for the l1 ball:
 
-Weakly convex losses in the l2 norm, after Bassily, Guzman & Menart 2021: proximal rounds (`proximal_weakly_convex`),
-the setting (`proximal_setting`), the bounds and their proofs (`proximal_point`), and the answers made from them
-(`proximal_utility`).
+- `selection`: selection with Gumbel noise;
+- `dp_fw`: full-batch Frank-Wolfe;
+- `recursion`, `poly_sfw`, and `private_sfw_nonconvex_l1` after Bassily, Guzman & Menart: Frank-Wolfe with a recursive
+  estimate;
+- `generalized_linear_l1`, after the same: Frank-Wolfe on smoothed links;
+- `tree`, `tree_sfw_l1`: tree Frank-Wolfe;
+- `printed_selection`, `printed_poly_sfw`: the printed noise;
+- `rates`: rates.
+
+Modules for balls of l_p, 1 < p <= 2:
+
+- `generalized_gaussian`: generalised Gaussian noise;
+- `lp_setting`: the setting;
+- `noisy_mirror_descent`: mirror descent;
+- `noisy_sfw_lp`, `noisy_sfw_nonconvex_lp`: Frank-Wolfe for convex losses and for others, with its bounds in
+  `estimate_risk`;
+- `printed_lp_noise`: the printed noise;
+- `lp_rates`: rates.
+
+Modules for weakly convex losses in the l2 norm, after Bassily, Guzman & Menart:
+
+- `proximal_weakly_convex`: proximal rounds;
+- `proximal_setting`: the setting;
+- `proximal_point`: the bounds and their proofs;
+- `proximal_utility`: the answers made from them.
 """

@@ -1,9 +1,9 @@
 r"""The generalised Gaussian mechanism: noise of density proportional to $\exp(-\|z\|_+^2/(2\sigma^2))$.
 
 **Privacy.** Let $\|\cdot\|_+ = \|\cdot\|_r$ and the pair $(\kappa_+, \kappa)$ be as in `regularity`, and let the
-released vectors of two neighbours differ by $\mu$. Apply smoothness of the squared norm at $y = z - \mu = (1-\lambda) a
-+ \lambda b$ with
-$a = z$, $b = z - \alpha\mu$, $\lambda = 1/\alpha$, to a and b, and average:
+released vectors of two neighbours differ by $\mu$. Apply smoothness of the squared norm at
+$y = z - \mu = (1-\lambda) a + \lambda b$ with $a = z$, $b = z - \alpha\mu$, $\lambda = 1/\alpha$, to a and b, and
+average:
 
 $$(1-\lambda)\|a\|_+^2 + \lambda\|b\|_+^2 - \|y\|_+^2 \le \kappa_+ \lambda(1-\lambda)\|a-b\|_+^2.$$
 

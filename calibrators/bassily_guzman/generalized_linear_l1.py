@@ -5,10 +5,10 @@ records $(a_i, y_i)$. Every link $\ell_y$ is convex and $\ell_0$-Lipschitz on th
 $\|a\|_\infty \le R_a$, so every loss is $L_0 = \ell_0 R_a$-Lipschitz. Losses need not be smooth: hinge, absolute and
 quantile losses are not.
 
-**Update.** The link is replaced by its Moreau envelope
-$\ell^\beta(m) = \min_u \ell(u) + \tfrac\beta2 (u - m)^2$, whose derivative $\beta (m - u^*)$ is no steeper than the
-link's and changes by at most $\beta$ times a change of m; $0 \le \ell - \ell^\beta \le \ell_0^2/(2\beta)$. So the
-smoothed losses are $L_0$-Lipschitz and $\beta R_a^2$-smooth. Then $x_0 = 0$ and, for $t = 0..T-1$,
+**Update.** The link is replaced by its Moreau envelope $\ell^\beta(m) = \min_u \ell(u) + \tfrac\beta2 (u - m)^2$, whose
+derivative $\beta (m - u^*)$ is no steeper than the link's and changes by at most $\beta$ times a change of m;
+$0 \le \ell - \ell^\beta \le \ell_0^2/(2\beta)$. So the smoothed losses are $L_0$-Lipschitz and $\beta R_a^2$-smooth.
+Then $x_0 = 0$ and, for $t = 0..T-1$,
 
     u <- the vertex +-D e_i of least  <u, grad F_S^beta(x_t)> - lambda Gumbel;   x_{t+1} <- x_t + 2/(t+2) (u - x_t)
 
@@ -23,10 +23,10 @@ $$E F(x_T) - \min F \le \frac{\ell_0^2}{2\beta} + \frac{2 \beta R_a^2 M^2}{T+2} 
 
 The first term is the effect of smoothing, and the next two are Frank-Wolfe's gap on the smoothed empirical risk. The
 last is twice the Rademacher complexity of the links over the ball: the average excess of the population risk over the
-empirical risk, at a point that is chosen in any way, is at most that. For T steps the best smoothing is $\beta = \ell_0
-\sqrt{T+2}/(2 R_a M)$, with
-which the first two terms are $2 L_0 M/\sqrt{T+2}$. The default T is the integer of least bound, of order
-$n \sqrt\rho/\ln K$: about $n^2$ gradients, for a risk of order $(\ln K/(n \sqrt\rho))^{1/2} + (\ln d/n)^{1/2}$.
+empirical risk, at a point that is chosen in any way, is at most that. For T steps the best smoothing is
+$\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, with which the first two terms are $2 L_0 M/\sqrt{T+2}$. The default T is the
+integer of least bound, of order $n \sqrt\rho/\ln K$: about $n^2$ gradients, for a risk of order
+$(\ln K/(n \sqrt\rho))^{1/2} + (\ln d/n)^{1/2}$.
 """
 
 from __future__ import annotations

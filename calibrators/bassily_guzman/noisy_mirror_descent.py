@@ -15,12 +15,13 @@ when it is replaced and s = 1 when it becomes the null record. A step with $\sig
 noise multiplier costs $\rho = s^2/2$ over its square (`generalized_gaussian`); steps compose adaptively, and T of them
 at $\sigma = (s L_0/n)\sqrt{\kappa T/(2\rho)}$ to rho.
 
-**Utility.** The usual bound of mirror descent, $D^2/(2(p-1)\eta T) + \tfrac\eta2 E\|\hat g\|_q^2$, with
+**Utility.** The bound is the usual one of mirror descent, $D^2/(2(p-1)\eta T) + \tfrac\eta2 E\|\hat g\|_q^2$, with
 $\|\hat g\|_q \le L_0 + \|z\|_r$ and $E\|z\|_r^2 = d\sigma^2$ for the noise z, r <= q. The default step is the best,
 $\eta = D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$, and the bound is then $D (L_0 + \sigma\sqrt d)/\sqrt{(p-1)T}$.
 
-The mirror map is that of l_p for every p and d, the noise that of the pair of least kappa. If r = q, that is, p is
-not near 1 and d not small, both come from one norm, $1/(p-1) = \kappa_+$, and bound and step are those of the paper.
+The mirror map is that of l_p for every p and d, and the noise is that of the pair of least kappa. If r = q, which is so
+unless p is near 1 or d is small, both come from one norm, $1/(p-1) = \kappa_+$, and bound and step are those of the
+paper.
 """
 
 from __future__ import annotations

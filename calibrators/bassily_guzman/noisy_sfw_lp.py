@@ -22,7 +22,7 @@ other records' means cost it nothing. In a prefix tree a change is a part of at 
 nodes, so that their noise is $\sqrt h$ times as large; nodes are released as they are completed, and later changes
 depend on a record through released nodes alone.
 
-**Utility.** The recursions of `estimate_risk`.
+**Utility.** The bounds are the recursions of `estimate_risk`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ $G = (1-\eta) L_1 M + L_0$ where gradients change slowly. A secret order gives e
 $\sigma_0 = \sqrt\kappa\,L_0/n_0$ and $\sigma = \sqrt\kappa\,c/m$ times the noise multiplier make all of it cost
 $\rho = s^2/2$ over its square (`generalized_gaussian`), s = 2 if a record is replaced and 1 if it becomes null.
 
-**Utility.** `estimate_risk.mean_gap_bound`.
+**Utility.** The bound is `estimate_risk.mean_gap_bound`.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ gradients and their changes, so privacy needs no property of the losses; the cos
 $\lambda$ is one for all steps. In terms of the noise multiplier $\sigma$ of all selections together, rho is
 $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$.
 
-**Utility.** The recursion of `recursion`. For delta = 0 the noise of single records does not fall with n, and
-every bound is vacuous: give `iterations`, or use `tree_sfw_l1`.
+**Utility.** The bound follows from the module `recursion`. For delta = 0 the noise of single records does not fall with
+n, and every bound is vacuous: give `iterations`, or use `tree_sfw_l1`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 r"""The noise that Bassily, Guzman & Nandi 2021 print for l_p balls, with the regularity constant that they name.
 
-Theorems 9 and 10 take $\kappa = \min\{1/(p-1), 2\ln d\}$. The first is a regularity constant of l_q. The second is not
-one if it is smaller: it is below the least constant of every l_r norm, and noise that is scaled by it is too small.
+Theorems 9 and 10 take $\kappa = \min\{1/(p-1), 2\ln d\}$. The first is a regularity constant of l_q. If the second is
+smaller, it is no regularity constant: it is below the least constant of every l_r norm, and noise that is scaled by it
+is too small.
 """
 
 from __future__ import annotations

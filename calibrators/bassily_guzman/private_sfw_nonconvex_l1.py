@@ -19,8 +19,8 @@ privacy needs no property of the losses; the cost is that of `recursion`. In ter
 all selections together, rho is $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$. The
 released point is drawn without looking at data, and all points follow from the selections.
 
-**Utility.** The mean gap of `recursion`. If T is left out, it is the power of the square root of two with the least
-bound.
+**Utility.** The bound is the mean gap in the module `recursion`. If T is left out, it is the power of the square root
+of two with the least bound.
 """
 
 from __future__ import annotations

@@ -15,12 +15,11 @@ and ends at $x_{t+1} = \sum_k \tfrac{2k}{T(T+1)} x^k$. One of $x_0..x_{R-1}$ is 
 without looking at data. By default, T is m, and R is the order of magnitude that balances statistical error and noise.
 
 **Privacy.** A secret order of the slots, drawn without looking at data, gives a record to one round, or to none. Its T
-steps are Gaussian mechanisms of distance $s C/m$ between neighbours, s = 2 if a record is replaced and s = 1 if
-it becomes a null record; together they are a Gaussian mechanism with $\mu = s\sqrt T\,C/(m\sigma)$, however later steps
+steps are Gaussian mechanisms of distance $s C/m$ between neighbours, s = 2 if a record is replaced and s = 1 if it
+becomes a null record; together they are a Gaussian mechanism with $\mu = s\sqrt T\,C/(m\sigma)$, however later steps
 depend on earlier ones. With $\sigma = z C\sqrt T/m$ that is $s/z$ for every round, and so for all rounds together:
 given the past, the other rounds have the same law for both neighbours. The engine solves for z as for one full-batch
-step.
-Gradients are clipped to C, so that privacy needs no property of the losses. If a record comes or goes, the rounds
+step. Gradients are clipped to C, so that privacy needs no property of the losses. If a record comes or goes, the rounds
 after it would shift: `add_or_remove_one` is not accounted.
 
 **Utility.** `proximal_point` has the bounds and their proofs. The proved bound for the population is crude and mostly

@@ -1,6 +1,7 @@
 r"""Rates of stochastic convex optimisation over the l1 ball, or a polytope of K vertices: correct up to a constant.
 
-Every function returns the expression with constant 1, in loss units. L_0, L_1 and M as in `tree.Problem`; D = M/2.
+Every function returns the expression with constant 1, in loss units. L_0, L_1 and M are as in `tree.Problem`, and D =
+M/2.
 """
 
 from __future__ import annotations

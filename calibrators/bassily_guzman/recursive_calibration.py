@@ -28,7 +28,7 @@ PURE_SCALE_FORMULA = (
     r" c = (1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0"
 )
 _GAP = "upper bound of F(x_0) - min F, in place of L_0 M"
-#: The paper's assumption, with the use of the initial gap in these algorithms.
+#: The paper's assumptions, and the initial gap as these algorithms use it.
 RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
     replace(item, meaning=_GAP) if item.name == "initial_gap" else item for item in ASSUMPTIONS
 )

@@ -38,7 +38,7 @@ def attained_loss(epsilon: float, records_per_tree: int) -> float:
 
 
 def printed_calibration(epsilon: float, delta: float, dataset_size: int) -> AsPublished:
-    """Return the paper's noise at this target, with a verdict. Never executable."""
+    """Return the paper's noise at this target, with a verdict. It is never executed."""
     if delta > 0.0:
         why = (
             "The constants are unspecified: the printed noise is known up to a factor, and its proof amplifies by "

@@ -2,9 +2,9 @@ r"""The trees of tree Frank-Wolfe: the records that each node reads, and the dis
 gradient.
 
 Tree $\tau = 1..T$ has depth $\tau$ and $2^\tau$ leaves; every leaf is one Frank-Wolfe step, $\eta_k = 2/(k+2)$ with k
-counted through all trees. The root averages gradients over b fresh records, a left child copies its parent, a right
-child at depth j adds the mean of gradient *changes*, between its parent's entry point and its own, over $b/2^j$ fresh
-records.
+counted through all trees. The root averages gradients over b fresh records, a left child copies its parent, and a
+right child at depth j adds the mean of gradient *changes*, between its parent's entry point and its own, over $b/2^j$
+fresh records.
 
 **The excess population risk.**
 

@@ -3,7 +3,8 @@ r"""Tree Frank-Wolfe over the l1 ball: one pass, noise that grows with the logar
 **Setting.** Minimise $F(x) = E f(x, z)$ over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, from n independent records; every
 $f(\cdot, z)$ is convex, $\|\nabla f\|_\infty \le L_0$ and $\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$.
 
-**Update.** Trees $\tau = 1..T$ of depth $\tau$, $x_0 = 0$, k counts leaves through all trees:
+**Update.** Trees $\tau = 1..T$ of depth $\tau$ follow one another from $x_0 = 0$, and k counts leaves through all
+trees:
 
     tree tau:   v <- mean of grad f(x, .) over b fresh records                        (root, depth 0)
     left child: copies v
@@ -20,9 +21,10 @@ So privacy needs no property of the losses. A secret order, drawn without lookin
 one node. Fix the selections so far: a record at depth j of tree $\tau$ enters $2^{\tau-j}$ selections and nothing else,
 and moves the scores of each by a range of at most $s M c_j 2^j / b$, s = 2 when it is replaced and s = 1 when it
 becomes the null record, whose gradient is zero. A Gumbel selection with range w is $w^2/(8\lambda^2)$-zCDP and
-$(w/\lambda)$-DP; costs along a record's own selections add up adaptively, records of other nodes change nothing. With
-$u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$ the run is $\rho$-zCDP for $\lambda_\tau = s\,u_\tau/\sqrt{8\rho}$,
-and with $M \max_j c_j b^{-1} 2^{\tau}$ in place of $u_\tau$, $\epsilon$-DP for $\lambda_\tau = s\,(\cdot)/\epsilon$.
+$(w/\lambda)$-DP; costs along a record's own selections add up adaptively, and records of other nodes change nothing.
+With $u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$ the run is $\rho$-zCDP for
+$\lambda_\tau = s\,u_\tau/\sqrt{8\rho}$, and with $M \max_j c_j b^{-1} 2^{\tau}$ in place of $u_\tau$, $\epsilon$-DP for
+$\lambda_\tau = s\,(\cdot)/\epsilon$.
 
 In terms of the noise multiplier $\sigma$, for which the engine solves, $\lambda_\tau = \sigma u_\tau/2$ costs
 $\rho = s^2/(2\sigma^2)$, as Gaussian noise would, and for delta = 0 (and for Gaussian DP, which rho-zCDP does not
@@ -30,8 +32,8 @@ imply) $\lambda_\tau = \sigma M \max_j c_j b^{-1} 2^\tau$ costs $\epsilon = s/\s
 since sizes, positions and the assignment of slots stay, and null records contribute zero: half the distance of
 `replace_one`. `add_or_remove_one` is not: slots would move.
 
-**Utility.** The recursion of `tree`, for every T; the default T has the least bound. The bound's constants are those of
-a worst case, far above measured values, so another T may be better: `iterations` sets it.
+**Utility.** The bound for every T is the recursion of `tree`, and the default T has the least bound. The bound's
+constants are those of a worst case, far above measured values, so another T may be better: `iterations` sets it.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ step t has t times this size.
 
 **Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is; everything else
 that the steps carry follows from noisy sums. Positions are cut into batches by a permutation that no record decides,
-which is
-sound if neighbours have the same positions (replace_one, replace_special). If a record comes or goes, every
+which is sound if neighbours have the same positions (replace_one, replace_special). If a record comes or goes, every
 record draws its batch for itself, and s stays the public divisor.
 
 **Preset.** `ConvexSmoothProblem` has T and C of Theorem 9, read at $\varepsilon_p = 2/z$, and the step size that
@@ -26,11 +25,9 @@ minimises the bound whose constants are proved.
 
 **Guarantee.** `convex_smooth` has the bound and its proof; `excess_risk_bound` evaluates it round by round,
 `excess_risk_bound_closed_form` is the formula, and `excess_risk_bound_printed` is the paper's. Theorem 9's rate is
-known up to
-its constant, and so are the lower bounds of Theorem 7; `lower_bound` is a smaller number with its constants. All of
-these are for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$
-in
-float32) is not in B.
+known up to its constant, and so are the lower bounds of Theorem 7; `lower_bound` is a smaller number with its
+constants. All of these are for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in
+float64, $2^{-7}$ in float32) is not in B.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ has one phase of one full batch, and a run trains the model `mean`, whose featur
 
 **Privacy.** The release is one Gaussian mechanism: a record moves the sum by at most C, or 2 C if it is replaced.
 
-**Preset.** $C = r_k (\varepsilon_p n/\sqrt d)^{1/k}$ with $\varepsilon_p = 2/z$, that of Theorems 9 and 11 for
-one round: noise and squared bias cost about the same.
+**Preset.** $C = r_k (\varepsilon_p n/\sqrt d)^{1/k}$ with $\varepsilon_p = 2/z$. It is the threshold of Theorems 9 and
+11 for one round, at which noise and squared bias cost about the same.
 
 **Guarantee.** $\mathbb{E}\|\tilde\nu - \nu\|^2$ is the squared bias plus the variance, hence at most $B^2 + \Sigma^2$
 (`mean_oracle` has the proofs). `lower_bound` is the error that every algorithm with this noise's zCDP has for some law

@@ -22,11 +22,9 @@ $C = r_k (\varepsilon_p^2 n^2/(d T^2))^{1/(2k)}$ with $\varepsilon_p = 2/z$.
 
 **Guarantee.** `proximal_pl` has the bound and its proof; `excess_risk_bound` evaluates it round by round,
 `excess_risk_bound_closed_form` is the formula, and `excess_risk_bound_printed` is the paper's. Theorem 20's rate is
-known up
-to its constant; the lower bounds are those of strongly convex losses, which are a part of the class. All of these are
-for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in
-float32)
-is not in B.
+known up to its constant; the lower bounds are those of strongly convex losses, which are a part of the class. All of
+these are for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$
+in float32) is not in B.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Convex and smooth F: Proposition 30 with constants that are proved, and the preset of Theorem 9.
 
-F is convex and $\beta$-smooth on W, whose diameter is D; the records' gradients have bounded moments, their Lipschitz
-constants may be infinite. Accelerated steps: $w_0^{ag} = w_0$, $\alpha_t = \frac{2}{t+1}$,
+F is convex and $\beta$-smooth on W, whose diameter is D. The records' gradients have bounded moments, but their
+Lipschitz constants may be infinite. The accelerated steps are $w_0^{ag} = w_0$, $\alpha_t = \frac{2}{t+1}$,
 $\eta_t = \frac{4\eta}{t(t+1)}$ and, for $t = 1..T$,
 
 $$w_t^{md} = (1 - \alpha_t) w_{t-1}^{ag} + \alpha_t w_{t-1}, \qquad

@@ -19,10 +19,9 @@ $$V_i = 36 L^2 + 8 \tilde r_2^2 + 8 d \sigma_i^2 + \tfrac{20 n_i^p \tilde r_{2k}
 $$\mathbb{E} F(w_l) - F^* \le \frac{a}{\eta} + b \eta + \tilde r_1 D \zeta, \qquad \eta^* = \sqrt{a/b}.$$
 
 If $L_f$ is known, $L = L_f$, $\zeta = 0$ and $p = \max(1, 1 + 2 \ln(L_f/\tilde r_{2k})/\ln n)$ suffices. Otherwise
-$L = \tilde r_{2k} (l/\zeta)^{1/(2k)}$ bounds every block's mean of $\sup_w \|
-abla f\|$ except with probability $\zeta$
-(Markov's inequality for the 2k-th power, and a union bound), and $p = 1 + 1/(2k)$ with $\zeta = n^{-1/2}$ keeps the
-rate. Any $p \ge 1$ is valid, and $p = 1$ is the cheapest.
+$L = \tilde r_{2k} (l/\zeta)^{1/(2k)}$ bounds every block's mean of $\sup_w \|\nabla f\|$ except with probability
+$\zeta$ (Markov's inequality for the 2k-th power, and a union bound), and $p = 1 + 1/(2k)$ with $\zeta = n^{-1/2}$
+keeps the rate. Any $p \ge 1$ is valid, and $p = 1$ is the cheapest.
 
 *Proof.* Let $\hat w_i$ minimise the block's mean loss plus $\frac{\lambda_i}{2}\|w - w_{i-1}\|^2$ over W. If the
 block's mean of $\sup_w \|\nabla f\|$ is at most L, $\|\hat w_i - w_{i-1}\| \le L/\lambda_i$, so that it lies in $W_i$.

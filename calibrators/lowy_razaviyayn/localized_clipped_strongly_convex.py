@@ -1,11 +1,12 @@
 r"""Localised noisy clipped subgradient steps for strongly convex losses that need not be smooth (Theorem 18).
 
-**Setting.** That of `localized_clipped_subgradient`, and the population loss is $\mu$-strongly convex, mostly by a
-penalty $\frac\lambda2\|w\|^2$: ask for it as `penalty`, and its gradient is added outside the clip. $\mu$ is that of
-the sum, and the moments are those of the clipped gradients.
+**Setting.** The setting is that of `localized_clipped_subgradient`, and the population loss is $\mu$-strongly convex.
+Strong convexity mostly comes from a penalty $\frac\lambda2\|w\|^2$: ask for it as `penalty`, and its gradient is added
+outside the clip. $\mu$ is that of the sum, and the moments are those of the clipped gradients.
 
-**Update.** M runs of Algorithm 4 one after the other, run j on $N_j = 2^{j-2} n/\log_2 n$ records that no other run
-reads (a power of two), from the point where the run before it ended. The last point of the last run is released.
+**Update.** Algorithm 4 runs M times, one run after the other. Run j is on $N_j = 2^{j-2} n/\log_2 n$ records that no
+other run reads (a power of two), from the point where the run before it ended. The last point of the last run is
+released.
 
 **Privacy.** As for one run: all blocks of all runs are disjoint, and each is a Gaussian mechanism with the same mu.
 

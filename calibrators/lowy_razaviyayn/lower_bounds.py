@@ -6,16 +6,14 @@ $$\text{convex, radius } R: \; \max\Big\{\frac{r R}{2\sqrt{6 n}},\, \frac{r R}{2
   \mu\text{-strongly convex: } \max\Big\{\frac{r^2}{96 \mu n},\, \frac{r^2}{16 \mu} q^{(2k-2)/k}\Big\}.$$
 
 *Proof.* An algorithm must tell two laws of one coordinate with means $\pm m$ apart, and the total variation of its
-outcomes is at most 1/2 in both of the following cases. Non-private: $x = \pm h$ with $m = \delta h$, $\delta =
-1/\sqrt{6 n}$: the
-Kullback-Leibler divergence of n records is at most $3 n \delta^2 = 1/2$. Private: $x = \pm h q^{-1/k}$ with
-probability q and 0 otherwise, $m = h q^{(k-1)/k}$: the two samples can be drawn to differ in $\mathrm{Bin}(n, q)$
-records, and $\rho$-zCDP for groups with Pinsker's inequality gives $\sqrt{\rho/2}\, n q \le 1/2$. For
-$f = -\langle w, x\rangle$ on a ball of radius R and $h = r$ the two excess risks add up to at least $2 m R$ at every
-point, so one of them is at least $m R / 2$ on average. For $f = \frac\mu2 \|w - x\|^2$ on a ball of radius
+outcomes is at most 1/2 in both of the following cases. Non-private: $x = \pm h$ with $m = \delta h$,
+$\delta = 1/\sqrt{6 n}$: the Kullback-Leibler divergence of n records is at most $3 n \delta^2 = 1/2$. Private:
+$x = \pm h q^{-1/k}$ with probability q and 0 otherwise, $m = h q^{(k-1)/k}$: the two samples can be drawn to differ in
+$\mathrm{Bin}(n, q)$ records, and $\rho$-zCDP for groups with Pinsker's inequality gives $\sqrt{\rho/2}\, n q \le 1/2$.
+For $f = -\langle w, x\rangle$ on a ball of radius R and $h = r$ the two excess risks add up to at least $2 m R$ at
+every point, so one of them is at least $m R / 2$ on average. For $f = \frac\mu2 \|w - x\|^2$ on a ball of radius
 $h = r/(2\mu)$, which holds both means, the gradient's k-th moment is at most $(\mu h + \mu h)^k = r^k$ by Minkowski;
-the two excess risks add up to at least $\frac\mu2 \cdot 2 m^2$, so one is at least $\mu m^2 / 4$ on average.
-$\square$
+the two excess risks add up to at least $\frac\mu2 \cdot 2 m^2$, so one is at least $\mu m^2 / 4$ on average. $\square$
 
 If the domain's diameter D is below $r/\mu$, the same with $h = D/2$: r is replaced by $\min(r, \mu D)$.
 """

@@ -13,9 +13,8 @@ with the lower median for an even m. All users of a group send; a user without a
 
 **Privacy.** A record takes part in one count of each coordinate, which it moves by at most g, at a cost of at most
 $\hat\epsilon$ at $\hat\delta$ (Lemma 56; `shuffled_sums` has its conditions and the composition). The clamp bounds each
-coordinate alone,
-so all d coordinates may move by g: $K = \sqrt d$, or $\sqrt d \lceil g/2 \rceil/g$ if the record becomes null. With
-$\hat\delta = \delta/(2d)$,
+coordinate alone, so all d coordinates may move by g: $K = \sqrt d$, or $\sqrt d \lceil g/2 \rceil/g$ if the record
+becomes null. With $\hat\delta = \delta/(2d)$,
 
 $$\hat\epsilon = \frac{\sqrt2}{K} \Big(\sqrt{\ln\tfrac2\delta + \epsilon} - \sqrt{\ln\tfrac2\delta}\Big), \qquad
   B = \Big\lfloor \frac{180 g^2 \ln(2/\hat\delta)}{\hat\epsilon^2 b} \Big\rfloor + 1, \qquad

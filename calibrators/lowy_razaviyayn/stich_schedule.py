@@ -33,9 +33,10 @@ $\frac{K^2}{Z} < 4$), $c$ the factor $\frac{K}{a Z} + \frac{2 N}{a Z} \le \frac{
 factor $1 + \frac{K^2}{2 Z} < 3$. $\square$
 
 (1) itself is what `Schedule.worst_case` evaluates. It is attained: in linear programmes over all $r$ and $s$ the
-largest value of the left side is (1), to the solver's precision. Of the bound of Stich's lemma,
-$32 g r_0 e^{-aT/(2g)} + 36 c/(aT)$ with $a r_{T+1}$ added to the left side, it takes at most 1.6 % of the first and 2/9
-of the second term in all cases tried, up to 90000 steps; long runs tend to 2/9.
+largest value of the left side is (1), to the solver's precision. Stich's lemma has the bound
+$32 g r_0 e^{-aT/(2g)} + 36 c/(aT)$, with $a r_{T+1}$ added to the left side. In all cases tried, up to 90000 steps, the
+part of (1) with $r_0$ is at most 1.6 % of the first term, and the part with $c$ at most 2/9 of the second; long runs
+tend to 2/9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Strongly convex and smooth F: Proposition 32 with constants that are proved, and the preset of Theorem 11.
 
 F is $\mu$-strongly convex and $\beta$-smooth on W, whose diameter is D; $\kappa = \beta/\mu$. The records' gradients
-have bounded moments, their Lipschitz constants may be infinite. With B and $\Sigma^2$ of the mean oracle and
+have bounded moments, but their Lipschitz constants may be infinite. With B and $\Sigma^2$ of the mean oracle and
 $g = \beta + \mu/2$, the schedule of `stich_schedule` at $a = \mu/2$ gives
 
 $$\mathbb{E} F(\hat w_T) - F^* \le \begin{cases}

@@ -25,13 +25,14 @@ class EstimatePhase(StructuredPhase):
     The first estimate is the mean gradient of ``first_batch`` records and noise; each further step reads ``batch``
     fresh records and adds noise to one of the following:
 
-    - sums: the mean change of gradients since the last step. All such noisy changes are added up;
+    - sums: the mean change of gradients since the last step, where all such noisy changes are added up;
     - prefix_tree: the same, with noise on the nodes of a binary tree over the steps, so that a sum of t changes has the
       noise of as many nodes as t has ones in binary;
     - momentum: the estimate d becomes (1 - eta)(d + mean change) + eta (mean gradient), with noise on the fresh parts.
 
-    Gradients are clipped to l_q norm ``lipschitz``, 1/p + 1/q = 1, changes to min(2 ``lipschitz``, ``smoothness`` times
-    the l_p distance of the two points). The noise has a density proportional to exp(-|z|_r^2 / (2 scale^2)).
+    Gradients are clipped to l_q norm ``lipschitz``, 1/p + 1/q = 1, and their changes to min(2 ``lipschitz``,
+    ``smoothness`` times the l_p distance of the two points). The noise has a density proportional to exp(-|z|_r^2 / (2
+    scale^2)).
 
     Attributes:
         event: One aggregate, since no two steps share records: `ZcDp`, count 1.

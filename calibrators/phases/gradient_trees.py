@@ -19,7 +19,7 @@ class GradientTreePhase(TreesOfMeans):
 
     Tree number tau = 1..T has depth tau; each of its nodes, except left children, averages records that no other node
     reads, and adds noise of density proportional to exp(-|z|_r^2 / (2 ``scales[depth]``^2)). A record's gradient is
-    clipped to l_q norm ``lipschitz`` at a root, its change between two points x and x' to min(2 ``lipschitz``,
+    clipped to l_q norm ``lipschitz`` at a root, and its change between two points x and x' to min(2 ``lipschitz``,
     ``smoothness`` |x - x'|_p) elsewhere. Step number k from 0 on goes 2/(k + 2) of the way to the least point of the
     ball along the leaf's estimate.
 

@@ -26,10 +26,9 @@ class ProximalPhase(StructuredPhase):
     clipped to l2 norm ``max_grad_norm``, adds Gaussian noise of standard deviation ``noise_stddev_on_mean`` per
     coordinate and ``regularizer`` (x_k - w'), moves by 2 / (``weak_convexity`` (k + 1)) in the opposite direction, and
     is projected on the domain and the l2 ball of ``radius`` about w'. A round ends at the mean of the points x_k that
-    its steps start from, weighted by k. No record is in two rounds, so that the steps of one round are all that a
-    record pays for.
+    its steps start from, weighted by k. No record is in two rounds, so a record pays only for the steps of one round.
 
-    A random release of such a plan is the point that a round starts from, each of the rounds equally likely.
+    If such a plan releases a random point, it is the starting point of a round, and all rounds are equally likely.
 
     Attributes:
         event: One Gaussian mechanism, count 1, over full batches: with its noise multiplier z, the steps of a round

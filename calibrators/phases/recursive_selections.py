@@ -20,8 +20,8 @@ class RecursiveSelections(StructuredPhase):
 
     The first step averages gradients over ``first_batch`` records; every other one takes ``batch`` fresh records and
     sets d <- (1 - eta)(d + mean change of the gradient since the last point) + eta mean gradient. A gradient is clipped
-    to l_inf norm ``lipschitz``, its change between x and x' to min(2 ``lipschitz``, ``smoothness`` |x - x'|_1). A step
-    moves by eta towards the vertex that report-noisy-max with Gumbel noise of scale ``gumbel_scale`` selects.
+    to l_inf norm ``lipschitz``, and its change between x and x' to min(2 ``lipschitz``, ``smoothness`` |x - x'|_1). A
+    step moves by eta towards the vertex that report-noisy-max with Gumbel noise of scale ``gumbel_scale`` selects.
 
     Attributes:
         event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.

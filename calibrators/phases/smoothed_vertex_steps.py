@@ -12,7 +12,7 @@ from calibrators.provenance import GRADIENT, LOSS
 
 @dataclass(frozen=True, slots=True)
 class SmoothedVertexSteps(VertexSteps):
-    """Full-batch Frank-Wolfe on Moreau envelopes: as `VertexSteps`, with each record's link replaced by its envelope.
+    """Full-batch Frank-Wolfe on Moreau envelopes: `VertexSteps` with each record's link replaced by its envelope.
 
     The link is a record's loss as a function of its logit; its envelope at m is the least of l(u) + smoothing (u - m)^2
     / 2 over u.

@@ -14,9 +14,9 @@ from calibrators.provenance import GRADIENT, LOSS
 class VertexSteps(StructuredPhase):
     """Full-batch Frank-Wolfe: every step selects a vertex of the l1 ball by the mean gradient of all records.
 
-    A record's gradient is clipped to l_inf norm ``lipschitz``; their sum is divided by ``divisor``. The vertex of least
-    noisy score is selected by report-noisy-max with Gumbel noise of scale ``gumbel_scale``, and the step towards it has
-    length 2/(t+2), t = 0, 1, ...
+    Each record's gradient is clipped to l_inf norm ``lipschitz``, and the sum of all gradients is divided by
+    ``divisor``. The vertex of least noisy score is selected by report-noisy-max with Gumbel noise of scale
+    ``gumbel_scale``, and the step towards it has length 2/(t+2), t = 0, 1, ...
 
     Attributes:
         event: One selection, `ZcDp` or `PureDp`; its count is the number of steps.

@@ -14,11 +14,12 @@ from calibrators.provenance import GRADIENT, LOSS, SMOOTHNESS
 
 @dataclass(frozen=True, slots=True)
 class TreePhase(TreesOfMeans):
-    """Tree Frank-Wolfe: gradients are averaged along the paths of binary trees, vertices are selected at the leaves.
+    """Tree Frank-Wolfe: gradients are averaged along the paths of binary trees, and vertices are selected at the
+    leaves.
 
     Tree number tau = 1..T has depth tau; each of its nodes, except left children, averages records that no other node
-    reads. A record's gradient is clipped to l_inf norm ``lipschitz`` at a root, its change between two points x and x'
-    to min(2 ``lipschitz``, ``smoothness`` |x - x'|_1) elsewhere. At a leaf a vertex of the l1 ball is selected by
+    reads. A record's gradient is clipped to l_inf norm ``lipschitz`` at a root, and its change between two points x and
+    x' to min(2 ``lipschitz``, ``smoothness`` |x - x'|_1) elsewhere. At a leaf a vertex of the l1 ball is selected by
     report-noisy-max with Gumbel noise of scale ``noise_scales[tau - 1]``.
 
     Attributes:

@@ -5,12 +5,12 @@ r"""The utility of accelerated mirror descent in a ball, with one noisy gradient
 $$x = r z_k + (1-r) y_k,\quad g = \nabla F(x) + b,\quad z_{k+1} = \arg\min_{z \in C} B_w(z, z_k) + \alpha\langle g, z
 \rangle,\quad y_{k+1} = r z_{k+1} + (1-r) y_k .$$
 
-**Bound.** $F$ is $L_C$-smooth in $\|\cdot\|_C$ and convex, $w$ is 1-strongly convex in it, $W = E\|b/\sigma\|_{C*}^2$.
-Smoothness at $y_{k+1} - x = r(z_{k+1} - z_k)$, times $\alpha/r$, and the mirror step's inequality leave
-$-\frac14\|z_{k+1}-z_k\|_C^2$, since $\alpha r L_C = \frac12$; it absorbs the noise, $-\alpha\langle b,
-z_{k+1}-z_k\rangle - \frac14\|z_{k+1}-z_k\|_C^2 \le \alpha^2\|b\|_{C*}^2$, and $b$ is independent of $z_k$. Convexity
-gives $\frac{(k+2)^2}{8 L_C} D_{k+1} \le \frac{k(k+2)}{8 L_C} D_k + B_w(x^*, z_k) - B_w(x^*, z_{k+1}) + \alpha^2
-\sigma^2 W$ in expectation, $D_k = F(y_k) - F(x^*)$, and $k(k+2) \le (k+1)^2$. Summed,
+**Bound.** Let $F$ be convex and $L_C$-smooth in $\|\cdot\|_C$, let $w$ be 1-strongly convex in that norm, and let
+$W = E\|b/\sigma\|_{C*}^2$. Smoothness at $y_{k+1} - x = r(z_{k+1} - z_k)$, times $\alpha/r$, and the mirror step's
+inequality leave $-\frac14\|z_{k+1}-z_k\|_C^2$, since $\alpha r L_C = \frac12$; it absorbs the noise,
+$-\alpha\langle b, z_{k+1}-z_k\rangle - \frac14\|z_{k+1}-z_k\|_C^2 \le \alpha^2\|b\|_{C*}^2$, and $b$ is independent of
+$z_k$. Convexity gives $\frac{(k+2)^2}{8 L_C} D_{k+1} \le \frac{k(k+2)}{8 L_C} D_k + B_w(x^*, z_k) - B_w(x^*, z_{k+1}) +
+\alpha^2 \sigma^2 W$ in expectation, $D_k = F(y_k) - F(x^*)$, and $k(k+2) \le (k+1)^2$. Summed,
 
 $$E D_T \le \frac{8 L_C B}{(T+1)^2} + \frac{\sigma^2 W}{2 L_C} \cdot \frac{(T+2)(2T+3)}{6(T+1)},\qquad
 B = B_w(x^*, x_0).$$

@@ -1,6 +1,6 @@
 r"""DP-SVRG: epochs of variance-reduced proximal descent (Wang, Ye & Xu 2017, Algorithm 1, Theorem 4.2).
 
-**Update.** $x_0$ the start, F^r = F + r, r the penalty and the domain:
+**Update.** Let $x_0$ be the start and F^r = F + r, where r is the penalty and the domain. From $\tilde x = x_0$:
 
     repeat T times:
         v~ <- mean of the clipped gradients of all records at x~           (never released)

@@ -1,7 +1,7 @@
 r"""DP-SVRG++: variance-reduced descent in epochs that double (Wang, Ye & Xu 2017, Algorithm 2, equations (6) and (7)).
 
-**Update.** As DP-SVRG, but epoch s = 1..T has $2^s m$ inner steps and starts where the last one ended: the snapshot is
-the mean of the last epoch's points, and the point goes on. The last snapshot is released.
+**Update.** The steps are those of DP-SVRG, but epoch s = 1..T has $2^s m$ inner steps and starts where the last one
+ended: the snapshot is the mean of the last epoch's points, and the point goes on. The last snapshot is released.
 
 **Privacy.** The cost is that of $M = m (2^{T+1} - 2)$ inner steps: see `calibrators.wang_erm.inner_steps`. The engine
 solves for sigma.

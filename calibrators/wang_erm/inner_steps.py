@@ -30,9 +30,9 @@ $$E_Q (P/Q)^\lambda
 The first factor in the expectation is convex in Z; the second one is log-concave, and depends on one coordinate of Z.
 Under Z's law weighted by it, that coordinate is an increasing image of a normal one with slope at most 1 (Caffarelli
 2000), so the expectation of a convex function is at most its expectation under the normal law with the same mean m
-(Harge 2004). So the expectation is at most $G \cdot E\, r_d(Z + (\lambda-1)D + m)^\lambda$ with $G = E\, r_{d'}(Z +
-\lambda D)^{1-\lambda}$: two integrals over one coordinate each. Their worst case, for every direction of D, d and d'
-and all lengths up to their bounds:
+(Harge 2004). So the expectation is at most $G \cdot E\, r_d(Z + (\lambda-1)D + m)^\lambda$ with
+$G = E\, r_{d'}(Z + \lambda D)^{1-\lambda}$: two integrals over one coordinate each. The following gives their worst
+case, for every direction of D, d and d' and all lengths up to their bounds:
 
 - $r_{cd}(y) = E\, r_d(cy + \sqrt{1-c^2} Z)$ for $0 \le c \le 1$, so by Jensen the longest d and d' are the worst;
 - the first integral is convex in the shift along d, so it is largest at one end of $\pm((\lambda-1)\delta + |m|)$;

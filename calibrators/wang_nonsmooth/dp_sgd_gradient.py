@@ -6,24 +6,25 @@ $$w_1 = 0,\qquad w_{t+1} = \Pi_W\big(w_t - \eta\,(g_t + \sigma Z_t)\big),\qquad 
 $g_t$ the gradient of one record drawn uniformly, or the mean over a batch of $b$ records. The average is of the points
 that the steps start from: the last noisy step is taken and not used.
 
-**Noise.** It comes from the engine, for the requested sampling and relation. The paper's own setting is batches of one
-record, drawn without replacement (uniformly), under `replace_one`: a step's two possible mean gradients lie up to
-$2 G / b$ apart. A record's gradient is clipped to $G$, which changes nothing if the assumptions hold, and keeps the
+**Noise.** The noise comes from the engine, for the requested sampling and relation. The paper's own setting is batches
+of one record, drawn without replacement (uniformly), under `replace_one`: a step's two possible mean gradients lie up
+to $2 G / b$ apart. A record's gradient is clipped to $G$, which changes nothing if the assumptions hold, and keeps the
 guarantee if they do not.
 
-**Domain.** It runs on $\{\|w\| \le R\}$. On all of $\mathbb{R}^d$, gradients are bounded only for $\alpha = 0$ (Remark
-5), so without a radius every other request is refused. With the caller's own gradient bound the noise is still solved
-for, in a plan that is not executed.
+**Domain.** The steps stay in $\{\|w\| \le R\}$. On all of $\mathbb{R}^d$, gradients are bounded only for $\alpha = 0$
+(Remark 5), so without a radius every other request is refused. With the caller's own gradient bound the noise is still
+solved for, in a plan that is not executed.
 
-**The noise that Theorem 12 assumes is not the noise that privacy needs.** It substitutes
-$\sigma^2 = O(T \ln(1/\delta)/(n^2\varepsilon^2))$, Theorem 11 with a constant $\beta$. With $T \asymp n$ that tends to
-0, violates (32), and is not private: at $n = T = 10^4$, $(\varepsilon, \delta) = (1, 10^{-8})$ it is $0.106\,G^2$, and
-with all other gradients $-G u$ and the target's $G u$ a step that draws the target shifts the noisy gradient by
-$6.14\,\sigma$. The largest projection on $u$ over all steps exceeds $5.5\,\sigma$ with probability at least $0.523$
-with the target, at most $1.9 \cdot 10^{-4}$ without: $\varepsilon \ge 7.9$. A sampled record must be hidden by one
-step's noise, so at $T \asymp n$ any private $\sigma$ stays of order $G$. The claim can hold only where $T$ is large
-enough for (32) and (33) to admit a $\beta$ of order 1. Hence the optimisation error here is always that of the actual
-noise, and the rate of Theorem 12 is marked *not attained* where the best feasible $\beta$ is below $0.1$.
+**The noise that Theorem 12 assumes is not the noise that privacy needs.** Theorem 12 substitutes
+$\sigma^2 = O(T \ln(1/\delta)/(n^2\varepsilon^2))$, which is Theorem 11 with a constant $\beta$. With $T \asymp n$ that
+tends to 0, violates (32), and is not private: at $n = T = 10^4$, $(\varepsilon, \delta) = (1, 10^{-8})$ it is
+$0.106\,G^2$. Let the target's gradient be $G u$ and all others $-G u$. Then a step that draws the target shifts the
+noisy gradient by $6.14\,\sigma$. The largest projection on $u$ over all steps exceeds $5.5\,\sigma$ with probability at
+least $0.523$ if the target is there, and at most $1.9 \cdot 10^{-4}$ if it is not, so $\varepsilon \ge 7.9$. A sampled
+record must be hidden by one step's noise, so at $T \asymp n$ any private $\sigma$ stays of order $G$. The claim can
+hold only where $T$ is large enough for (32) and (33) to admit a $\beta$ of order 1. Hence the optimisation error here
+is always that of the actual noise, and the rate of Theorem 12 is marked *not attained* where the best feasible $\beta$
+is below $0.1$.
 """
 
 from __future__ import annotations

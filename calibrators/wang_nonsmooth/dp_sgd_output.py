@@ -9,10 +9,11 @@ gradients of such losses. A run therefore trains only linear models, whose losse
 the record's features. It scales longer rows down to the bound at which the model's constants are within those of the
 plan.
 
-**Noise.** The least $\sigma$ at which the mixture over the number of draws of one record meets the target, rounded
-outward. Two other rules for comparison: the paper's, $\sqrt{2\ln(2.5/\delta)}\,\Delta(\delta/2)/\varepsilon$ with
-Theorem 7's $\Delta$; and the analytic one, $\Delta_k/\mu_*(\varepsilon, \delta/2)$ at the $\delta/2$-quantile $k$ of
-the number of draws. The whole run is one (epsilon, delta) event: no part of it has a cost of its own.
+**Noise.** The noise is the least $\sigma$ at which the mixture over the number of draws of one record meets the target,
+rounded outward. Two other rules are stated for comparison: the paper's,
+$\sqrt{2\ln(2.5/\delta)}\,\Delta(\delta/2)/\varepsilon$ with Theorem 7's $\Delta$; and the analytic one,
+$\Delta_k/\mu_*(\varepsilon, \delta/2)$ at the $\delta/2$-quantile $k$ of the number of draws. The whole run is one
+(epsilon, delta) event: no part of it has a cost of its own.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ rate is $c\,\|w_*\|^2 [\ldots]$ with one $c$ in units of loss / parameter$^2$, 1
 
 **Optimisation error** (any $\eta > 0$, noise of standard deviation $\sigma$ per coordinate on the mean gradient $g_t$
 of a batch). Projection onto $W \ni w_*$ does not lengthen distances to $w_*$, so with noise $b_t$
+
 $$\|w_{t+1} - w_*\|^2 \le \|w_t - w_*\|^2 - 2\eta\langle g_t + b_t, w_t - w_*\rangle + \eta^2 \|g_t + b_t\|^2 .$$
+
 Convexity, the sum over $t$ and Jensen's inequality for the average $\bar w$ give, *in expectation*, for every fixed
 data set and every $w_* \in W$,
 $$\mathbb{E}\,[R_S(\bar w) - R_S(w_*)] \le \frac{\|w_*\|^2}{2 T \eta} + \frac{\eta}{2}\,(V + d \sigma^2),\qquad

@@ -8,8 +8,9 @@ w_t$; $W = \mathbb{R}^d$ or the ball of radius $R$. Take the same indices for bo
 $\|w' - v'\|^2 \le \|w - v\|^2 + a^2$ with $a^2 = \frac{1-\alpha}{1+\alpha}(2^{-\alpha} L \eta)^{2/(1-\alpha)}$, 0 for
 $\alpha = 1$ and $\eta \le 2/L$. **One step with the differing record** adds $\eta$ times the distance of two gradients
 at one point of $W$: at most $s G \eta$, $s = 2$ if a record is replaced, $s = 1$ if it becomes null. By induction,
-since $\sqrt{(\sqrt{N} a + h)^2 + a^2} \le \sqrt{N + 1}\,a + h$, after $k$ draws of it among $T$ steps $$\|\bar w - \bar
-v\| \le \Delta_k = \min\big(\sqrt{T}\,a + s\,G\,\eta\,k,\; 2R\big),\qquad \Delta_0 = 0 .$$
+since $\sqrt{(\sqrt{N} a + h)^2 + a^2} \le \sqrt{N + 1}\,a + h$, after $k$ draws of it among $T$ steps
+
+$$\|\bar w - \bar v\| \le \Delta_k = \min\big(\sqrt{T}\,a + s\,G\,\eta\,k,\; 2R\big),\qquad \Delta_0 = 0 .$$
 
 **The norm of the points**, for $W = \mathbb{R}^d$ and nonnegative losses: $\|w_{t+1}\|^2 \le t\,[\frac{1-\alpha}
 {1+\alpha}(L\eta)^{2/(1-\alpha)} + 2\eta M_0]$ for $L\eta < 1$; $t\,[G^2\eta^2 + 2\eta M_0]$ for $\alpha = 0$;

@@ -26,8 +26,7 @@ PAPER = "Yang, Zhang, Chen & Liu 2022"
 
 #: Every step draws its batch anew and keeps it whole, as the theorems need: given the past, the expected mean gradient
 #: is that of the objective. The paper has batches of a fixed size under replace_one. The usual sampling comes first, as
-#: in
-#: `/v1/account`.
+#: in `/v1/account`.
 DRAWN_ANEW = (Poisson, WithoutReplacement, FullBatch)
 SAMPLINGS = (*DRAWN_ANEW, TruncatedPoisson, RandomAllocation, Blocks, DisjointBatches, ShuffledEpochs)
 RELATIONS = (

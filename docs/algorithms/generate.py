@@ -1,6 +1,6 @@
 """Writes the generated pages of this folder: `python -m docs.algorithms.generate`.
 
-README.md is committed, and a test compares it. The pages of the algorithms are not: they say what the modules say.
+README.md is committed, and a test compares it. The pages of the algorithms repeat their modules and are not committed.
 """
 
 from __future__ import annotations

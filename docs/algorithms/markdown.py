@@ -1,7 +1,8 @@
 r"""Markdown as GitHub renders it: tables, and formulas that its escapes leave alone.
 
-Between plain dollars GitHub's Markdown takes ``\,`` and ``\{`` for escapes before the formula is read; between dollars
-with backticks, and in blocks of the kind ``math``, it reads nothing. So formulas are written in these two ways.
+Between plain dollars, GitHub's Markdown takes ``\,`` and ``\{`` for escapes before it reads the formula. It leaves
+formulas alone if they are between dollars with backticks, or in blocks of the kind ``math``. So formulas are written in
+these two ways.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _INLINE = re.compile(r"(`[^`\n]*`)|\$([^$]+?)\$")
 
 
 def inline(formula: str) -> str:
-    r"""A formula within text.
+    r"""Return a formula within text.
 
     >>> print(inline(r"\|x\|_2"))
     $`\|x\|_2`$
@@ -23,12 +24,12 @@ def inline(formula: str) -> str:
 
 
 def display(formula: str) -> str:
-    """A formula on lines of its own."""
+    """Return a formula on lines of its own."""
     return f"```math\n{formula.strip()}\n```"
 
 
 def cell(text: str) -> str:
-    r"""Text of a table's cell, in which no bar may stand.
+    r"""Escape the bars in the text of a table's cell.
 
     >>> print(cell("|g| <= 1"))
     \|g\| <= 1
@@ -37,7 +38,7 @@ def cell(text: str) -> str:
 
 
 def formula_cell(formula: str) -> str:
-    r"""A formula in a table's cell, its bars by their names.
+    r"""Return a formula for a table's cell, with bars written by name.
 
     >>> print(formula_cell(r"\|x\| |y|"))
     $`\Vert x\Vert  \vert y\vert `$
@@ -46,18 +47,18 @@ def formula_cell(formula: str) -> str:
 
 
 def inline_raw(formula: str) -> str:
-    """A formula within text, blanks kept: after a name they end it."""
+    """Return a formula within text, with its blanks: a blank ends the name of a command."""
     return f"$`{formula}`$"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that hold no bare bar."""
+    """Return a table of cells, none of which may contain an unescaped bar."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def from_docstring(text: str) -> str:
-    r"""A docstring with its formulas in dollars, as Markdown; code, indented or in backticks, is left as it is.
+    r"""Turn a docstring with formulas in dollars into Markdown, and leave code as it is.
 
     >>> print(from_docstring("Let $x$ be `$y$`:\n\n    $z"))
     Let $`x`$ be `$y$`:

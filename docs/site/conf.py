@@ -1,6 +1,6 @@
-"""Sphinx reads this for `make site`: the pages of docs/ and the root, as they are read on a forge, as a site.
+"""The configuration of Sphinx for `make site`, which makes a site of the pages of docs/ and of the root.
 
-Nothing is fetched, when it is built or when it is read: formulas become MathML, and fonts are the reader's.
+Nothing is fetched while the site is built or read: formulas become MathML, and fonts are the reader's.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ author = "the authors of epsilond"
 extensions = ["myst_parser"]
 root_doc = "docs/README"
 include_patterns = [*ROOT_PAGES, "docs/**/*.md", "docs/*.md"]
-# Not looked into: what has no page would only take time.
+# Folders without pages are left out to save time.
 exclude_patterns = [f"{path.name}/**" for path in ROOT.iterdir() if path.is_dir() and path.name != "docs"]
 
 myst_heading_anchors = 6
-# What a forge makes of a table or a code block, and nothing that only this builder knows.
+# Pages may use only what a forge renders, and no extension of this builder.
 myst_enable_extensions: list[str] = []
 highlight_language = "text"
-# What is typed is shown as it is typed.
+# Quotes in commands must stay as they are typed.
 smartquotes = False
 
 html_theme = "alabaster"
@@ -45,7 +45,7 @@ html_title = "epsilond"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Sphinx calls this first."""
+    """Connect what this file adds; Sphinx calls it first."""
     add_math_renderer(app)
     app.connect("source-read", _read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

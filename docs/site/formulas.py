@@ -1,4 +1,4 @@
-"""Formulas as MathML, made when the site is built: a reader needs no script and no font from elsewhere."""
+"""Turns formulas into MathML when the site is built, so that a reader needs no script and no font from elsewhere."""
 
 from __future__ import annotations
 

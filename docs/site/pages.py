@@ -1,4 +1,4 @@
-"""The pages of the site: what a forge reads in them, in the words of MyST, and which page is under which."""
+"""Translates the pages from a forge's Markdown to MyST, and decides which page of the site is under which."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 INDEX = Path("docs/README.md")
-#: Of each algorithm, made of its module before the site is: `python -m docs.algorithms.generate`.
+#: The pages of the algorithms, which `python -m docs.algorithms.generate` makes before the site is built.
 PAGES_OF_ALGORITHMS = Path("docs/algorithms")
-#: Pages outside docs/ that pages in it lead to.
+#: Pages outside docs/ to which its pages link.
 ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -22,8 +22,8 @@ _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def as_myst(page: Path, text: str) -> str:
-    """A page's text for MyST: formulas in its words, no links to what is no page, and the pages under this one."""
-    # Every second part is a block of code.
+    """Return a page for MyST: with its formulas, without links to other files, and with the list of pages under it."""
+    # Parts with an odd index are blocks of code.
     parts = _FENCE.split(text)
     parts[::2] = [_without_links_to_files(page, _INLINE_FORMULA.sub(r"{math}`\1`", part)) for part in parts[::2]]
     parts[1::2] = [re.sub(r"^```math$", "```{math}", part, flags=re.MULTILINE) for part in parts[1::2]]
@@ -36,14 +36,14 @@ def is_page(path: Path) -> bool:
 
 
 def _target(page: Path, link: str) -> Path:
-    """Where a link leads, from the root of the repository; for the module of an algorithm, to the page made of it."""
+    """Return the target of a link from the root; the module of an algorithm becomes the page that is made from it."""
     path = Path(os.path.normpath(page.parent / link.partition("#")[0]))
     made = PAGES_OF_ALGORITHMS / f"{path.stem}.md"
     return made if path.parts[0] == "calibrators" and is_page(made) else path
 
 
 def _without_links_to_files(page: Path, text: str) -> str:
-    """The text, where a link to a file of the repository that is no page is its words alone."""
+    """Replace each link to a file that is not a page by its words."""
 
     def words_or_link(link: re.Match[str]) -> str:
         leads = link[2]
@@ -58,14 +58,14 @@ def _without_links_to_files(page: Path, text: str) -> str:
 
 
 def _links(page: Path, text: str) -> list[Path]:
-    """The pages that a text leads to, in its order."""
+    """Return the pages to which a text links, in their order."""
     found = [link for _, link in _LINK.findall(_FENCE.sub("", text))]
     return [_target(page, link) for link in found if not link.startswith(("http:", "https:", "#"))]
 
 
 @cache
 def _tree() -> dict[Path, list[tuple[str, list[Path]]]]:
-    """By page, the pages under it, by sections: each is under the first index of a folder that leads to it."""
+    """Map each index to the pages under it, by section; a page is under the first index that links to it."""
     known, queue = {INDEX}, deque([INDEX])
     tree: dict[Path, list[tuple[str, list[Path]]]] = {}
     while queue:

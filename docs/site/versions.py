@@ -1,9 +1,9 @@
 """Sites of several versions beside each other: `python -m docs.site.versions BUILT FOLDER VERSION`.
 
-`make site-version` calls it. The folder has a site for each version, the newest once more as `latest`, and a first page
-that leads there. Each page lists the versions and links to the same page in each; a page of an older version says that
-it is one. All of it is plain HTML, written anew into the pages of every version whenever one is added, so that nothing
-is fetched and no script is needed.
+`make site-version` calls it. The folder has a site for each version, a copy of the newest one as `latest`, and a first
+page that leads there. Each page lists the versions and links to the same page in each; a page of an older version says
+so. The lists are plain HTML and are written again into the pages of every version whenever one is added, so that
+nothing is fetched and no script is needed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _REDIRECT = (
 
 
 def add_version(built: Path, folder: Path, version: str) -> None:
-    """Put a site that was built into the folder as that of a version, in the place of an earlier one of the version.
+    """Put a built site into the folder as the site of a version; it replaces an earlier site of that version.
 
     Raises:
-        ValueError: the version is none, or the site has no start page.
+        ValueError: The version is malformed, or the site has no start page.
     """
     name = str(Version(version))
     if not (built / START).is_file():
@@ -48,7 +48,7 @@ def add_version(built: Path, folder: Path, version: str) -> None:
 
 
 def versions_in(folder: Path) -> list[str]:
-    """Return the versions that have a site in the folder, the newest first; pre-releases come behind."""
+    """Return the versions that have a site in the folder, the newest first and pre-releases last."""
     names = [path.name for path in folder.iterdir() if (path / START).is_file() and path.name != LATEST]
     return sorted(names, key=lambda name: (not Version(name).is_prerelease, Version(name)), reverse=True)
 
@@ -63,7 +63,7 @@ def _mark(folder: Path, version: str, versions: Sequence[str]) -> None:
 
 
 def _block(folder: Path, page: Path, version: str, versions: Sequence[str]) -> str:
-    """The list of versions, with links from this page to the same one in each of them, or to its start page."""
+    """Return the list of versions, with links to the same page in each of them, or else to its start page."""
     place = page.relative_to(folder / version)
 
     def link(name: str, text: str) -> str:

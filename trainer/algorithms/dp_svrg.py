@@ -13,9 +13,8 @@ digits.
 
 In the inequality of `trainer.grid`, a record's part in the mean is that of one sum, but the errors are those of three
 sums and of the rounding of v. So contributions stay below G by four margins, one for each error. The grid of v is fine
-against 2/n.
-Float64 adds at most 6 u (2 + c/n) between neighbours, with c the capacity and u = 2^-53: plans are refused if that
-is more than a tenth of a margin on 2/n.
+against 2/n. Float64 adds at most 6 u (2 + c/n) between neighbours, with c the capacity and u = 2^-53: plans are refused
+if that is more than a tenth of a margin on 2/n.
 
 Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 1, with clipping, which guarantees the Lipschitz constant.
 """

@@ -23,8 +23,8 @@ class Momentum:
     fresh records.
 
     Guarantees:
-        - a_fresh_part_moves_by_what_was_charged: between neighbours by at most s / m times
-          (1 - eta) min(2 L_0, L_1 eta M) + eta L_0 in the l_q norm.
+        - a_fresh_part_moves_by_what_was_charged: between neighbours by at most s / m times (1 - eta) min(2 L_0, L_1 eta
+          M) + eta L_0 in the l_q norm.
     """
 
     def __init__(self, phase: EstimatePhase) -> None:

@@ -29,7 +29,7 @@ class ShuffleCoordinatewiseMean(StructuredSteps):
 
     Guarantees:
         - a_record_is_in_one_group: whose integers it moves by no more than the phase charges for, whatever the records
-        are.
+          are.
         - everybody_sends: as many bits are drawn whatever the number of rows.
 
     Raises:

@@ -150,7 +150,7 @@ def audit(
 
     Guarantees:
         - honest_runs_are_rarely_called_violated: with probability at most 1 - confidence, for the two findings
-        together.
+          together.
         - the_bound_is_rarely_above_the_truth: at the asked delta, with probability at most 1 - confidence.
         - rules_are_chosen_before: on runs that are not counted.
         - the_trainer_is_the_trainer: sampler, bound, noise and update are those that `trainer.run` uses, and the vector

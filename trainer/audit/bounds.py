@@ -56,8 +56,7 @@ def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, 
 
     Let A be the sum, over the kinds of guesses, of the probabilities of a guess if it is right, and B the same if it is
     wrong. Then A <= e^epsilon B + kinds * delta. A guess that was made is right with probability A / (A + B), a guess
-    is
-    made and right with probability A / 2, and both are bounded from below by Clopper-Pearson.
+    is made and right with probability A / 2, and both are bounded from below by Clopper-Pearson.
 
     Args:
         trials: The number of independent trials, each with a fair coin, including those without a guess.

@@ -36,8 +36,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
 
     Guarantees:
         - bounds_the_probability: that of v or more right guesses, over coins and mechanism, for every (epsilon,
-        delta)-DP
-          mechanism on the m coins and every rule that makes at most r guesses.
+          delta)-DP mechanism on the m coins and every rule that makes at most r guesses.
 
     Raises:
         InvalidValue: If 0 <= v <= r <= m does not hold, or a number is outside its range.

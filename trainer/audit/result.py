@@ -65,7 +65,7 @@ class AuditResult:
         confidence: An honest run is called violated with probability at most 1 - confidence.
         finding: The finding at the delta in question.
         strongest: The finding at the delta, from a fixed list, at which the bound exceeds the claim most; None for the
-        method of one run.
+            method of one run.
         method: The name of the method.
         design: The name of the canaries' design.
         trials: The number of counted canaries.

@@ -70,7 +70,7 @@ def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
     - ``fixed_batches``: the likelihood ratio of a canary in the same batch of every epoch, which detects a sampler that
       cuts batches once although independent draws were charged.
     - ``fresh_noise``: the likelihood ratio as if correlated noise were independent, which detects a run whose noise is
-    independent.
+      independent.
     - ``released_model``: the displacement, for attackers who see nothing else.
     """
     found = {RELEASED_MODEL: seen.displacement}

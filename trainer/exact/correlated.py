@@ -1,9 +1,8 @@
 r"""Exact noise that is correlated over the steps of a run: the release is a function of C G + s Z, rounded once.
 
-**Setting.** C is lower triangular and Toeplitz, with coefficients c_j = n_j 2^-m for j < b,
-where n_j are whole numbers and n_0 > 0. The sum of step t is a vector q_t of whole steps of a grid. Z_t are independent
-standard normal vectors, and R_t = round(K Z_t) with K = 2^m s / gamma, gamma the grid's step in units of the
-contribution bound.
+**Setting.** C is lower triangular and Toeplitz, with coefficients c_j = n_j 2^-m for j < b, where n_j are whole numbers
+and n_0 > 0. The sum of step t is a vector q_t of whole steps of a grid. Z_t are independent standard normal vectors,
+and R_t = round(K Z_t) with K = 2^m s / gamma, gamma the grid's step in units of the contribution bound.
 
 **The proof covers** the whole numbers Y_t = sum_j n_j q_(t-j) + R_t. Since sum_j n_j q_(t-j) is whole, Y_t is the
 release of the continuous mechanism, (C G + s Z)_t over gamma 2^-m, rounded to a whole number. One record moves the q of

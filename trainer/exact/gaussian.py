@@ -44,7 +44,7 @@ class RoundedGaussian:
         - noise_has_the_law_of_a_rounded_normal: for ideal bits, with no error at all, for K in [2^-1074, 2^36].
         - restored_noise_goes_on: after `restore` the numbers that follow are those that followed `state`.
         - work_is_public: the number of words that are drawn and processed depends only on the requested sizes and
-        scales.
+          scales.
 
     >>> from trainer.streams import random_streams
     >>> RoundedGaussian(random_streams(1).noise).rounded(3, 1000.0).shape

@@ -40,8 +40,7 @@ rounded by itself and none is fused with another, as the bounds above assume. ex
 
 **Constant work.** A given number of variates is made of a fixed number of words, and a fixed number of places in them
 are treated as undecided, so that the time does not reveal the noise; exceeding either has a probability below 2^-100.
-In
-that case the work takes longer, and the law is still exact. A surplus word fills the place of a rejected word; which
+In that case the work takes longer, and the law is still exact. A surplus word fills the place of a rejected word; which
 word does so depends only on which words are accepted.
 
 Source: Marsaglia & Tsang 2000 for the ziggurat; Karney 2016 (ACM TOMS 42:3) and Canonne, Kamath & Steinke 2020 for

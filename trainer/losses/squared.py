@@ -10,7 +10,8 @@ from trainer.losses.loss import Loss, column
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    """Its derivative z - y has no bound, so a model with this loss has a gradient bound in a bounded domain alone.
+    """The squared loss. Its derivative z - y has no bound, so a model with this loss has a gradient bound only in a
+    bounded domain.
 
     >>> import numpy as np
     >>> Squared().residuals(np, np.array([[0.75]]), np.array([0.5])).tolist()

@@ -65,7 +65,7 @@ class Model(ABC):
         Guarantees:
             - gradients_are_the_derivative: they agree with difference quotients of `losses`.
             - records_do_not_see_each_other: each gradient is a function of its record and of the point alone, bit by
-            bit.
+              bit.
         """
 
     @abstractmethod

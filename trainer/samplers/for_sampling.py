@@ -57,9 +57,9 @@ def check_sampling(
         relation: The relation under which the sampling is charged.
 
     Raises:
-        InvalidValue: disjoint batches need more records than there are, or truncated ones are charged for another
+        InvalidValue: If disjoint batches need more records than there are, or if truncated ones are charged for another
             number.
-        Unsupported: the trainer has no sampler of this kind, none for more than one step of each allocation, or none
+        Unsupported: If the trainer has no sampler of this kind, none for more than one step of each allocation, or none
             that cuts batches in this way or under this relation.
     """
     if not isinstance(sampling, SAMPLINGS):

@@ -51,7 +51,7 @@ class TurnsSampler(ABC):
         """Go on from the point at which `state` was taken.
 
         Raises:
-            InvalidValue: the parts are not there. Others would bring a slot's steps closer together.
+            InvalidValue: If the parts are not there. Other parts would bring a slot's steps closer together.
         """
         turn_of: Any = state.get("turn_of")
         if np.shape(turn_of) != self._turn_of.shape:

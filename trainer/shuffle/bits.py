@@ -48,7 +48,7 @@ class BitProtocol:
 
         Guarantees:
             - within_one_level: each integer is within one level of the number itself, whatever the uniforms are;
-            privacy rests on that alone.
+              privacy rests on that alone.
             - unbiased: except for the rounding of rows to float64 and a probability below 2^-53.
         """
         scaled = (xp.clip(rows / self.bound, -1.0, 1.0) + 1.0) * (0.5 * self.levels)

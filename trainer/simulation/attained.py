@@ -2,9 +2,8 @@
 
 The request of each run names only the algorithm and the penalty. So its steps come from the preset `practical` if the
 algorithm takes a step size, and otherwise from the theorem. It is calibrated for the target, and its noise is drawn.
-All
-algorithms train on the same rows, drawn anew for each repetition, and are judged on the same fresh rows, by the loss
-without the penalty, as in the evaluation of a model.
+All algorithms train on the same rows, drawn anew for each repetition, and are judged on the same fresh rows, by the
+loss without the penalty, as in the evaluation of a model.
 
 Nothing is proved about the figures, and no private row affects them: they follow from declared numbers and a public
 seed.

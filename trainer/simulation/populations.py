@@ -3,10 +3,9 @@ r"""This module draws synthetic rows within declared constants, from a law whose
 **Labelled rows.** Features are $x = B \ell\, v/\|v\|_q$ with $v = g/\|g\|_q \pm u$: $g$ is uniform, $u$ is the
 direction of unit dual norm in which the best point's logits are largest, and its sign, or the class to which the
 direction belongs, is drawn with equal probabilities. So records are as long as the constants allow, and half of their
-direction matters. A label is
-drawn, given the logit $z$ of the best point $w_*$, by a law under which the mean loss is least at $z$. Then $w_*$ has
-the least risk of all points, and the excess loss of a run over it is an excess population risk. With an intercept a row
-has a constant 1 beside its features, which counts in its length.
+direction matters. A label is drawn, given the logit $z$ of the best point $w_*$, by a law under which the mean loss is
+least at $z$. Then $w_*$ has the least risk of all points, and the excess loss of a run over it is an excess population
+risk. With an intercept a row has a constant 1 beside its features, which counts in its length.
 
 **Records about a mean.** A record is $\nu + b \ell\, s/\sqrt d$ with random signs $s$: symmetric about the mean.
 

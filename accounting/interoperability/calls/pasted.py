@@ -34,7 +34,7 @@ class PastedCall:
         assumed: The further assumptions on which the numbers rely.
         record: The release, as the library would record it.
         charged: The event that dp-accounting is given, under `charged_relation`; None for Opacus, which has its own
-        accountants.
+            accountants.
         accountant: The accountant whose number is compared: one of Opacus' or of dp-accounting's.
         batches: The batches of the loader, if the record says Poisson samples.
         relation: The relation under which the record is accounted.

@@ -1,19 +1,19 @@
-// Shows the service's OpenAPI document. Each click on a POST gets an Idempotency-Key of its own, and what an answer has
-// made is filled in where its id is asked for.
+// Shows the service's OpenAPI document. Each click on a POST gets a new Idempotency-Key, and ids of what an answer has made
+// are filled in where an operation asks for them.
 "use strict";
 
 const HEADER = "Idempotency-Key";
 
-// By the beginning of an id: the parameters of paths that take it.
+// The path parameter that takes an id, by the beginning of the id.
 const PARAMETERS = { bud: "budget_id", res: "reservation_id", run: "run_id", swp: "sweep_id", aud: "audit_id", key: "key_id", ds: "dataset_id", ent: "entry_id" };
 
-// crypto.randomUUID exists on secure origins alone; getRandomValues exists everywhere.
+// crypto.randomUUID exists only on secure origins; getRandomValues exists everywhere.
 function freshKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return "docs-" + Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// What several operations have in common is a component that they refer to.
+// Follows a reference to a component that several operations share.
 function resolved(description, part) {
   return part.$ref ? part.$ref.slice(2).split("/").reduce((found, step) => found[step], description) : part;
 }
@@ -26,7 +26,7 @@ function* operations(description) {
   }
 }
 
-// The header is required, and so Swagger UI would ask for it at every call. Here it may stay empty.
+// The header is required, so Swagger UI would ask for it at every call. Here it may stay empty.
 function makeKeyOptional(description) {
   for (const { parameters } of operations(description)) {
     for (const parameter of parameters) {
@@ -39,7 +39,8 @@ function makeKeyOptional(description) {
   return description;
 }
 
-// An error's answer names its codes; what each means stands once, at the schema of a problem. Here it is shown with both.
+// An error's answer names its codes, and the schema of a problem says what each means. Here the meanings are shown beside
+// the codes.
 function explainCodes(description) {
   const { schemas, responses } = description.components;
   const lines = schemas.ProblemBody.properties.code.description.matchAll(/^- `(\w+)`: .*$/gm);
@@ -59,7 +60,7 @@ function addKey(request) {
   return request;
 }
 
-// Operations whose path, name or sentence has every word.
+// Keeps the operations whose path, name or summary contains every word.
 function findOperations(tags, phrase) {
   const words = phrase.toLowerCase().split(/\s+/);
   const has = (operation) => {
@@ -69,13 +70,13 @@ function findOperations(tags, phrase) {
   return tags.map((tag) => tag.update("operations", (all) => all.filter(has))).filter((tag) => tag.get("operations").size);
 }
 
-// The page has a beginning of its own, with a field to find operations by, in place of Swagger UI's.
+// The page has its own beginning, with a field for finding operations, in place of Swagger UI's.
 const OurParts = () => ({
   fn: { opsFilter: findOperations },
   wrapComponents: { InfoContainer: () => () => null, FilterContainer: () => () => null },
 });
 
-// What Swagger UI leaves without a name for those who do not see the page, or out of the keyboard's reach.
+// Gives names to what Swagger UI leaves unnamed for screen readers, and lets the keyboard reach everything.
 function nameControls(part) {
   const set = (selector, attribute, value) => {
     for (const each of part.querySelectorAll(`${selector}:not([${attribute}])`)) each.setAttribute(attribute, value(each));
@@ -87,7 +88,7 @@ function nameControls(part) {
   set("pre", "tabindex", () => "0");
 }
 
-// Swagger UI opens an operation for an address that the page is loaded with, and not for one that is followed.
+// Swagger UI opens the operation of the address with which the page is loaded, but not of a link that is followed later.
 function openOperation(ui) {
   const [, tag, operation] = decodeURIComponent(location.hash.slice(1)).split("/");
   if (!operation) return;
@@ -107,7 +108,7 @@ function followScheme() {
 async function start() {
   const response = await fetch("openapi.json");
   const description = explainCodes(makeKeyOptional(await response.json()));
-  // Below a path of a proxy, too, what is tried out goes to where this page is.
+  // Requests go to where this page is, even if a proxy serves it below a path.
   const below = new URL(".", location.href).pathname.slice(0, -1);
   if (below) description.servers = [{ url: below }];
 
@@ -134,13 +135,13 @@ async function start() {
     defaultModelsExpandDepth: 0,
     requestInterceptor: addKey,
     responseInterceptor: fillIn,
-    // null: the document is not sent to a validator elsewhere.
+    // With null, the document is not sent to a validator elsewhere.
     validatorUrl: null,
   });
 
   document.getElementById("find").addEventListener("input", (event) => {
     const phrase = event.target.value.trim();
-    // Groups begin closed: there is more in them than is drawn at once.
+    // Groups begin closed, because drawing all of their operations at once is slow.
     for (const { name } of description.tags) ui.layoutActions.show(["operations-tag", name], phrase !== "");
     ui.layoutActions.updateFilter(phrase);
   });
