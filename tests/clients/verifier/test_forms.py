@@ -138,6 +138,13 @@ def test_mass_that_is_missing_is_counted_from_above() -> None:
     assert abs(found.below - (1 - (-arb(3) / 4).exp()) / 4) < 1e-40
 
 
+def test_a_mass_that_may_be_negative_counts_as_none() -> None:
+    """The square of a negative bound is no bound: a sum of two losses would have the mass 1/4 instead of 0."""
+    both = ((arb(0, 0.5), arb(1)), (arb(1), arb(-1)))
+    found = _enclosure({"form": "outcomes"}, [Step(Atoms(both, both), 2, ())], "both", 0.25)
+    assert found.below == found.above == 0
+
+
 def test_discrete_noise_says_how_many_outcomes_it_has() -> None:
     for law in (DiscreteLaplace(arb(3), 4), DiscreteGaussian(arb(3), 4, arb(1))):
         assert law.number == len(law.outcomes("both"))
