@@ -147,7 +147,7 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
         raise CannotCheck("the sum over outcomes is that of equal steps with outcomes at equal distances")
     last = count * (law.number - 1)
     refuse_unless(last <= _MOST_TERMS, f"the sum over outcomes has at most {_MOST_TERMS} terms, not {last}")
-    asked.work.take(ctx.prec * (1 + asked.times), last)
+    asked.work.take(ctx.prec // 2 * (1 + asked.times), last)
 
     @cache
     def found() -> tuple[arb, arb, fmpz_poly]:
