@@ -145,6 +145,18 @@ def test_a_mass_that_may_be_negative_counts_as_none() -> None:
     assert found.below == found.above == 0
 
 
+def test_masses_of_discrete_gaussian_noise_allow_for_what_is_not_summed() -> None:
+    class Short(DiscreteGaussian):
+        reach = 3
+
+    with mp.workdps(45):
+        total = mp.fsum(mp.exp(-mp.mpf(y * y) / 8) for y in range(-40, 41))
+        for y, (mass, _) in zip(range(-3, 4), Short(arb(2), 1, arb(1)).outcomes("both"), strict=True):
+            exact = mp.exp(-mp.mpf(y * y) / 8) / total
+            assert mass.overlaps(arb(mp.nstr(exact, 40)))
+            assert mass.rad() < 0.3 * exact
+
+
 def test_discrete_noise_says_how_many_outcomes_it_has() -> None:
     for law in (DiscreteLaplace(arb(3), 4), DiscreteGaussian(arb(3), 4, arb(1))):
         assert law.number == len(law.outcomes("both"))
