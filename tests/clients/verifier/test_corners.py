@@ -15,10 +15,12 @@ from epsilond_verifier.__main__ import main
 from accounting.canonical import canonical_text, number_to_string
 from accounting.certificates import AT_MOST, MORE_THAN
 from accounting.events import (
+    DiscreteLaplace,
     DisjointBatches,
     Event,
     Gaussian,
     GaussianMixture,
+    Laplace,
     Poisson,
     Sampling,
     ShuffledEpochs,
@@ -218,6 +220,33 @@ def test_values_of_branches_that_need_no_nodes_are_counted() -> None:
         "40",
     )
     assert check(few).verdict == "verified"
+
+
+@pytest.mark.parametrize(
+    ("event", "form", "groups", "nodes", "bits", "few"),
+    [
+        (Event(Laplace(1.0), count=1000), "laplace", 3, 1, 2048, False),
+        (Event(Laplace(1.0), count=100), "laplace", 3, 1, 2048, True),
+        (Event(DiscreteLaplace(30.0, 1e-4), count=19), "outcomes", 1, 1, 2048, False),
+        (Event(DiscreteLaplace(30.0, 0.1), count=19), "outcomes", 1, 1, 2048, True),
+        (Event(DiscreteLaplace(30.0, 1.0), count=2490), "outcomes", 1, 390, 2048, False),
+        (Event(DiscreteLaplace(30.0, 1.0), count=2490), "outcomes", 1, 20, 160, True),
+    ],
+)
+def test_sums_that_are_kept_for_many_groups_or_bits_are_counted(
+    event: Event, form: str, groups: int, nodes: int, bits: int, few: bool
+) -> None:
+    """Three groups of polynomials took half a gigabyte, and outcomes at 2048 bits took ten seconds."""
+    each = {"deltas": [0.0] * nodes, "directions": {"both": {"form": form}}}
+    held = [{**each, "epsilons": [1.0 * (k * nodes + j) for j in range(nodes)]} for k in range(groups)]
+    stated = {"claim": AT_MOST, "events": [event.to_json()], "relation": "add_or_remove_one"}
+    stated |= {"nano_mu_squared": 1, "atto_failure": 0}
+    whole = {"format": "epsilon-certificate/1", "statement": stated, "witness": {"precision": bits, "nodes": held}}
+    before = time.process_time()
+    found = check(canonical_text(whole).encode())
+    assert time.process_time() - before < 2.0
+    assert found.verdict == ("refuted" if few else "cannot check")
+    assert few or "more than 100000000 in all" in found.reason
 
 
 def test_a_key_prints_no_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

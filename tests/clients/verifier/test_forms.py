@@ -12,7 +12,7 @@ from epsilond_verifier.forms import Asked, Work, read_form
 from epsilond_verifier.laws import Atoms, DiscreteGaussian, DiscreteLaplace, FixedSize, Laplace, Mixture, Normal, Step
 from epsilond_verifier.laws import Poisson as PoissonLaw
 from epsilond_verifier.reading import Reader
-from flint import arb
+from flint import arb, ctx
 
 from accounting.certificates import AT_MOST
 from accounting.certificates.certificate import Statement
@@ -131,6 +131,25 @@ def test_mass_that_is_missing_is_counted_from_above() -> None:
     found = _enclosure({"form": "outcomes"}, [Step(Atoms(both, both), 2, ())], "both", 0.25)
     assert abs(found.above - found.below - (1 - arb(81) / 100)) < 1e-40
     assert abs(found.below - (1 - (-arb(3) / 4).exp()) / 4) < 1e-40
+
+
+def test_a_mass_that_may_be_negative_counts_as_none() -> None:
+    """The square of a negative bound is no bound: a sum of two losses would have the mass 1/4 instead of 0."""
+    both = ((arb(0, 0.5), arb(1)), (arb(1), arb(-1)))
+    found = _enclosure({"form": "outcomes"}, [Step(Atoms(both, both), 2, ())], "both", 0.25)
+    assert found.below == found.above == 0
+
+
+def test_masses_of_discrete_gaussian_noise_allow_for_what_is_not_summed() -> None:
+    class Short(DiscreteGaussian):
+        reach = 3
+
+    with mp.workdps(45):
+        total = mp.fsum(mp.exp(-mp.mpf(y * y) / 8) for y in range(-40, 41))
+        for y, (mass, _) in zip(range(-3, 4), Short(arb(2), 1, arb(1)).outcomes("both"), strict=True):
+            exact = mp.exp(-mp.mpf(y * y) / 8) / total
+            assert mass.overlaps(arb(mp.nstr(exact, 40)))
+            assert mass.rad() < 0.3 * exact
 
 
 def test_discrete_noise_says_how_many_outcomes_it_has() -> None:

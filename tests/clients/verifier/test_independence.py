@@ -73,8 +73,8 @@ def test_the_reading_names_what_there_is() -> None:
 
 
 def test_it_is_read_in_an_afternoon() -> None:
-    """At most 1163 lines hold code: blank lines, comments and docstrings are left out."""
-    assert sum(_lines_of_code(path.read_text()) for path in SOURCE.glob("*.py")) <= 1163
+    """At most 1149 lines hold code: blank lines, comments and docstrings are left out."""
+    assert sum(_lines_of_code(path.read_text()) for path in SOURCE.glob("*.py")) <= 1149
 
 
 def _lines_of_code(source: str) -> int:

@@ -13,7 +13,7 @@ from flint import ctx
 from accounting.canonical import number_to_string
 from accounting.certificates import AT_MOST, MORE_THAN
 from accounting.certificates.certificate import Statement
-from accounting.events import Event, Gaussian, Laplace, Poisson, PureDp
+from accounting.events import DiscreteGaussian, Event, Gaussian, Laplace, Poisson, PureDp
 from accounting.events.event import event_from_json
 from accounting.relations import NeighboringRelation
 from tests.clients.verifier.cases import (
@@ -66,6 +66,16 @@ def test_a_verdict_on_several_steps_names_the_theorem_of_composition() -> None:
     for count, several in (("1", False), ("2", True)):
         verdict = check(changed(CLOSED, ["statement", "events", 0, "count"], count))
         assert any(theorem.startswith("compositions") for theorem in verdict.assumed) == several
+
+
+def test_a_verdict_on_noise_that_adds_up_names_the_theorem_of_composition() -> None:
+    """Steps of discrete Gaussian noise are taken as one step, and are several."""
+    form = {"both": {"form": "outcomes"}}
+    for count in (1, 2):
+        event = Event(DiscreteGaussian(4.0, 1.0), count=count).to_json()
+        verdict = check(certificate(AT_MOST, [event], str(ADD), 2.0, 0.5, form))
+        assert verdict.verdict == "verified"
+        assert any("compositions are dominated" in theorem for theorem in verdict.assumed) == (count > 1)
 
 
 @pytest.mark.parametrize(

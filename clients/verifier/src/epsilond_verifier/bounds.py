@@ -80,13 +80,6 @@ def normal_density(x: acb, s: arb) -> acb:
     return (-x * x / (2 * s * s)).exp() / (s * (2 * arb.pi()).sqrt())
 
 
-def floor_of(x: arb) -> int:
-    """Return the largest whole number that is surely not above x."""
-    found = x.lower().floor().unique_fmpz()
-    assert found is not None  # The lower end of a ball is one number.
-    return int(found)
-
-
 def kernel(x: arb) -> arb:
     """Return B(x) = x^x / (1+x)^(1+x), the largest value of e^(-xy) (1 - e^-y) over y > 0, for x > 0."""
     return (x * x.log() - (1 + x) * (1 + x).log()).exp()

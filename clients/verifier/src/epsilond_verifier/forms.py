@@ -1,7 +1,7 @@
 """The forms of a proof for one direction. Each reads its witness, and bounds delta(e) at any e as tightly as it can.
 
 A witness is not trusted: it only says where to evaluate bounds, and each bound is valid for any choice. The theorems
-are proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.md (A, B and C).
+are proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.md (A to E).
 """
 
 from __future__ import annotations
@@ -14,25 +14,15 @@ from itertools import accumulate
 from flint import acb, acb_mat, arb, arb_poly, ctx, fmpz_poly
 
 from epsilond_verifier import laws
-from epsilond_verifier.bounds import (
-    Above,
-    Below,
-    CannotCheck,
-    Enclosure,
-    floor_of,
-    kernel,
-    normal_cdf,
-    refuse_unless,
-    require,
-)
+from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, refuse_unless, require
 from epsilond_verifier.laws import Atoms, Draws, FixedSize, Laplace, Law, Mixture, Normal, OnGrid, Sampled, Step
 from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, MixtureTransform, Place, Transform, blurred, powers, read_place
 
 _MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS, _MOST_LAPLACE = 400_000, 10**8, 200_000, 10_000, 1000
-#: The work of finding a node, of moving a line's sum to another e, and of finding a place, in evaluations of nodes; and
-#: the most doublings.
-_OF_NODE, _OF_SUM, _OF_PLACE, _DOUBLINGS = 100, 4, 10_000, 60
+#: The work of finding a node, of moving a line's sum to another e, of finding a place, and of a polynomial's
+#: coefficient, in evaluations of nodes; and the most doublings.
+_OF_NODE, _OF_SUM, _OF_PLACE, _OF_SERIES, _DOUBLINGS = 100, 4, 10_000, 40, 60
 _TILTS, _GOLDEN = (1e-9, 1e9), 0.618
 #: Maps e to an enclosure of delta at e. The parts that do not depend on e are computed once.
 Proof = Callable[[arb], Enclosure]
@@ -156,11 +146,11 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     These are rounded down. Delta is the sum of mass (1 - e^(e - loss))_+, so the missing mass adds at most itself.
     """
     law, count = asked.steps[0].law, asked.steps[0].count
-    if len(asked.steps) > 1 or not isinstance(law, Atoms | laws.DiscreteLaplace | laws.DiscreteGaussian):
+    if len(asked.steps) > 1 or not isinstance(law, Atoms | OnGrid):
         raise CannotCheck("the sum over outcomes is only for equal steps with outcomes at equal distances")
     last = count * (law.number - 1)
     refuse_unless(last <= _MOST_TERMS, f"the sum over outcomes has at most {_MOST_TERMS} terms, not {last}")
-    asked.work.take(_OF_NODE * (1 + asked.times), last)
+    asked.work.take(ctx.prec // 2 * (1 + asked.times), last)
 
     @cache
     def found() -> tuple[arb, arb, fmpz_poly]:
@@ -178,8 +168,8 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
 
 def _power(masses: list[arb], count: int) -> fmpz_poly:
     """Return the masses of the sum of ``count`` outcomes, in units of 2^-precision, each rounded down."""
-    one = fmpz_poly([floor_of(mass * arb(2) ** ctx.prec) for mass in masses])
-    power = one
+    # The lower end of a ball is one number, and so is its floor.
+    power = one = fmpz_poly([(mass * arb(2) ** ctx.prec).lower().max(arb(0)).floor().fmpz() for mass in masses])
     for bit in bin(count)[3:]:
         for factor in (power, one)[: 1 + int(bit)]:
             power = fmpz_poly([c >> ctx.prec for c in power * factor])
@@ -195,7 +185,7 @@ def _laplace(_reader: Reader, asked: Asked) -> Proof:
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Laplace) or count > _MOST_LAPLACE:
         raise CannotCheck(f"the sum of polynomials is that of at most {_MOST_LAPLACE} equal steps of Laplace noise")
-    asked.work.take(count * count, _OF_SUM + asked.times)
+    asked.work.take(count * count, _OF_SERIES + asked.times)
     rising, falling = fmpz_poly([1, 1]), fmpz_poly([-1, 1])
 
     @cache

@@ -17,7 +17,7 @@ from typing import Self
 from flint import acb, acb_poly, arb, ctx, fmpq
 
 from epsilond_verifier.binomials import hits, most_displaced, tail
-from epsilond_verifier.bounds import CannotCheck, floor_of, normal_cdf, refuse_unless, require
+from epsilond_verifier.bounds import CannotCheck, normal_cdf, refuse_unless, require
 from epsilond_verifier.reading import Reader
 
 RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
@@ -206,7 +206,7 @@ class DiscreteGaussian(OnGrid):
     @property
     def reach(self) -> int:
         """Return K."""
-        return floor_of(self.s * (2 * ctx.prec * arb(2).log()).sqrt()) + 2
+        return int(float(self.s * (2 * ctx.prec * arb(2).log()).sqrt())) + 2
 
     @property
     def number(self) -> int:
@@ -429,7 +429,9 @@ def _discrete(
     grid = mechanism.real("grid", 1e-4, 1.0)
     steps = round(1 / grid)
     refuse_unless(abs(steps * grid - 1) <= 1e-9, f"{mechanism.where}: the grid must be 1 over an integer")
-    return Step(*law(_noise(mechanism) * steps, _sensitivity(relation) * steps, count), (DISCRETE,))
+    # Steps that are taken as one are still a composition.
+    why = (DISCRETE, COMPOSED)[: min(count, 2)]
+    return Step(*law(_noise(mechanism) * steps, _sensitivity(relation) * steps, count), why)
 
 
 def _stated(mechanism: Reader, _count: int) -> list[arb]:
