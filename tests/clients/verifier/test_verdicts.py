@@ -75,7 +75,7 @@ def test_a_verdict_on_noise_that_adds_up_names_the_theorem_of_composition() -> N
         event = Event(DiscreteGaussian(4.0, 1.0), count=count).to_json()
         verdict = check(certificate(AT_MOST, [event], str(ADD), 2.0, 0.5, form))
         assert verdict.verdict == "verified"
-        assert any("compositions are dominated" in theorem for theorem in verdict.assumed) == (count > 1)
+        assert any(theorem.startswith("compositions") for theorem in verdict.assumed) == (count > 1)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ RESPONSE = {"kind": "randomized_response", "num_categories": 2, "flip_probabilit
         ),
         (RESPONSE, {"kind": "full_batch"}, "add_or_remove_one", "no theorem of this verifier"),
         (DISCRETE, {"kind": "full_batch"}, "replace_one", "the grid must be 1 over an integer"),
-        (DISCRETE | {"grid": 0.5}, {"kind": "full_batch"}, "replace_one", "the closed form is that of one step"),
+        (DISCRETE | {"grid": 0.5}, {"kind": "full_batch"}, "replace_one", "the closed form holds only for one step"),
     ],
 )
 def test_what_no_theorem_covers_is_not_checked(
