@@ -107,8 +107,8 @@ holds with room to spare, its authors could have added less noise for the same n
 | published | why there is no certificate |
 |---|---|
 | [2020 Census redistricting data](https://hdsr.mitpress.mit.edu/pub/7evz361i/release/1): a rho of zCDP, by discrete \
-Gaussian noise | a rho is no statement about one pair of distributions, and the verifier has no theorem for discrete \
-Gaussian noise yet |
+Gaussian noise | a rho is no statement about one pair of distributions; the queries are vectors, and the verifier's \
+theorem for discrete Gaussian noise is about one number |
 | [Gboard's language models](https://research.google/pubs/pub52351/): rho between 0.2 and 2, by tree aggregation with \
 restarts | how often a phone took part is not published; with that, `/v1/account` takes the tree as a correlated \
 mechanism |
