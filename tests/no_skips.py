@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-VARIABLE = "EPSILOND_FAIL_ON_SKIP"
+VARIABLE = "TESTS_FAIL_ON_SKIP"
 
 
 class SkipWatch:

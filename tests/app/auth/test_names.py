@@ -11,6 +11,7 @@ from app.auth import service
 from app.auth.names import names_of
 from app.auth.principal import Scope
 from app.context import Context
+from app.dashboard.limit_requests import meaning_of
 from app.dashboard.pages import page
 from tests.app.auth.test_sessions import BASE_URL, ORIGIN, sign_in
 from tests.app.conftest import ConnectAs
@@ -136,6 +137,10 @@ def test_where_nobody_knows_a_name_the_id_stands_alone() -> None:
         state="approved",
         states=states,
         next_cursor=None,
+        meaning=meaning_of,
+        reasons={},
+        decided=None,
+        refusal=None,
     )
     text = bytes(shown.body).decode()
     assert all(f"<code>{each}</code>" in text for each in ("key_lost", "key_gone", "key_away"))
