@@ -82,7 +82,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 def _totals(spec: Spec) -> tuple[int, ...]:
     """Return N_j of all runs, or of as many first runs as the caller wants."""
-    totals = run_sizes(spec.dataset_size) if spec.dataset_size > 2 else (1,)
+    totals = run_sizes(spec.dataset_size) if spec.dataset_size > 1 else (1,)
     if totals[0] < 2:
         raise InvalidValue(
             "dataset_size must be at least 16, so that the first run has two records",

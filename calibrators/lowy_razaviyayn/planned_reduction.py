@@ -38,7 +38,7 @@ def run_sizes(records: int) -> tuple[int, ...]:
     """
     log = math.log2(records)
     runs = max(1, math.ceil(math.log2(log)))
-    return tuple(1 << int(2.0 ** (j - 2) * records / log).bit_length() - 1 for j in range(1, runs + 1))
+    return tuple(1 << int(max(1.0, 2.0 ** (j - 2) * records / log)).bit_length() - 1 for j in range(1, runs + 1))
 
 
 def default_power(problem: LocalizedProblem, records: int) -> float:

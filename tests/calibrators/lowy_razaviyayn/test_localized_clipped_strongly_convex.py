@@ -56,6 +56,13 @@ def test_the_worked_sizes() -> None:
         assert sum(run_sizes(records)) < records
 
 
+@pytest.mark.parametrize("records", range(1, 16))
+def test_fewer_than_16_records_are_refused(records: int) -> None:
+    with pytest.raises(AccountingError, match="dataset_size must be at least 16") as caught:
+        found(records)
+    assert (caught.value.code, caught.value.pointer) == ("too_few_records", ("dataset_size",))
+
+
 def test_the_worked_chain() -> None:
     """With the thresholds before they are capped at L_f."""
     unbounded = LocalizedProblem(2.0, 2, UniformMoments(4.0, 1.5, 1.2, 1.0), strong_convexity=1.0)
