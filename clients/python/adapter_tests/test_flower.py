@@ -199,7 +199,7 @@ def test_what_would_not_be_charged_as_it_is_is_refused(client: Client, budget: B
         gate(client, budget, strategy=DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 4))
     with pytest.raises(ValueError, match="clipping_norm must be above 0"):
         gate(client, budget, clipping_norm=0.0)
-    with pytest.raises(ValueError, match="noise_multiplier must be above 0"):
+    with pytest.raises(ValueError, match="noise_multiplier must be a number above 0"):
         gate(client, budget, noise_multiplier=0.0)
     whole = ArrayRecord({"n": Array(np.zeros(1, dtype=np.int64))})
     with pytest.raises(ValueError, match="'n' holds int64"):

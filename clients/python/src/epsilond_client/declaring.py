@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from epsilond_client.events import gaussian
@@ -43,9 +44,9 @@ def training_event(
     >>> training_event(1.1, sample_rate=0.01, epochs=5)["count"]
     500
     """
-    if not noise_multiplier > 0.0:
+    if not _is_above_0(noise_multiplier):
         raise ValueError(
-            f"noise_multiplier must be above 0, got {noise_multiplier!r}: it is the standard deviation of the noise "
+            f"noise_multiplier must be a number above 0, got {noise_multiplier!r}: it is the standard deviation of the noise "
             "over the bound on one record's contribution. client.calibrate says how much a target needs"
         )
     if sample_rate is not None:
@@ -103,9 +104,13 @@ def _steps_of(epochs: int, steps: int | None, sampling_probability: float | None
 
 
 def _rate(name: str, value: float) -> float:
-    if not 0.0 < value <= 1.0:
+    if not (_is_above_0(value) and value <= 1.0):
         raise ValueError(
-            f"{name} must be above 0 and at most 1, got {value!r}: it is the probability with which a record is in a "
+            f"{name} must be a number above 0 and at most 1, got {value!r}: it is the probability with which a record is in a "
             "batch, the batch size over the number of records"
         )
     return float(value)
+
+
+def _is_above_0(value: object) -> bool:
+    return isinstance(value, Real) and float(value) > 0.0
