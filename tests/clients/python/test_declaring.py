@@ -36,7 +36,10 @@ def test_an_epoch_has_as_many_steps_as_batches_that_a_rate_was_made_from() -> No
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"sample_rate": 64, "epochs": 1}, "sample_rate must be a number above 0 and at most 1, got 64: .* batch size over"),
+        (
+            {"sample_rate": 64, "epochs": 1},
+            "sample_rate must be a number above 0 and at most 1, got 64: .* batch size over",
+        ),
         ({"sampling_probability": 0.0, "steps": 1}, "sampling_probability must be a number above 0"),
         ({"sample_rate": 0.1, "sampling_probability": 0.1, "steps": 1}, "are the same number"),
         ({"sample_rate": 0.1, "epochs": 1, "steps": 1}, "and not both: got 1 and 1"),
@@ -46,10 +49,16 @@ def test_an_epoch_has_as_many_steps_as_batches_that_a_rate_was_made_from() -> No
         ({"sampling": {"kind": "full_batch"}, "epochs": 2}, "epochs need a sample_rate"),
         ({"sampler": Poisson(10, 5, sampling_probability=0.5), "epochs": 2}, "neither with a sampler"),
         ({"steps": 3}, "say how batches are drawn"),
-        ({"sample_rate": 0.1, "steps": 1, "noise_multiplier": 0.0}, "noise_multiplier must be a number above 0, got 0.0"),
+        (
+            {"sample_rate": 0.1, "steps": 1, "noise_multiplier": 0.0},
+            "noise_multiplier must be a number above 0, got 0.0",
+        ),
         ({"sample_rate": 0.1, "steps": 1, "noise_multiplier": "1.1"}, "must be a number above 0, got '1.1'"),
         ({"sample_rate": "0.1", "steps": 1}, "sample_rate must be a number above 0"),
-        ({"sample_rate": 0.1, "steps": 1, "noise_multiplier": float("nan")}, "noise_multiplier must be a number above 0"),
+        (
+            {"sample_rate": 0.1, "steps": 1, "noise_multiplier": float("nan")},
+            "noise_multiplier must be a number above 0",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given: dict[str, Any], said: str) -> None:

@@ -46,8 +46,8 @@ def training_event(
     """
     if not _is_above_0(noise_multiplier):
         raise ValueError(
-            f"noise_multiplier must be a number above 0, got {noise_multiplier!r}: it is the standard deviation of the noise "
-            "over the bound on one record's contribution. client.calibrate says how much a target needs"
+            f"noise_multiplier must be a number above 0, got {noise_multiplier!r}: it is the standard deviation of the "
+            "noise over the bound on one record's contribution. client.calibrate says how much a target needs"
         )
     if sample_rate is not None:
         if sampling_probability is not None:
@@ -106,8 +106,8 @@ def _steps_of(epochs: int, steps: int | None, sampling_probability: float | None
 def _rate(name: str, value: float) -> float:
     if not (_is_above_0(value) and value <= 1.0):
         raise ValueError(
-            f"{name} must be a number above 0 and at most 1, got {value!r}: it is the probability with which a record is in a "
-            "batch, the batch size over the number of records"
+            f"{name} must be a number above 0 and at most 1, got {value!r}: it is the probability with which a record is "
+            "in a batch, the batch size over the number of records"
         )
     return float(value)
 
