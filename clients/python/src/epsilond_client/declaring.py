@@ -106,8 +106,8 @@ def _steps_of(epochs: int, steps: int | None, sampling_probability: float | None
 def _rate(name: str, value: float) -> float:
     if not (_is_above_0(value) and value <= 1.0):
         raise ValueError(
-            f"{name} must be a number above 0 and at most 1, got {value!r}: it is the probability with which a record is "
-            "in a batch, the batch size over the number of records"
+            f"{name} must be a number above 0 and at most 1, got {value!r}: it is the probability with which a record "
+            "is in a batch, the batch size over the number of records"
         )
     return float(value)
 
