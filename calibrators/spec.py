@@ -245,7 +245,7 @@ class Spec:
         solved_in_target = self.unknown in (Unknown.EPSILON, Unknown.DELTA)
         if (solved_in_target or open_target is not None) and self.unknown is not open_target:
             raise InvalidValue(
-                f"{self.unknown} is solved for, and the target leaves open {open_target or 'nothing'}",
+                f"{self.unknown} is solved for, but the target leaves {open_target or 'nothing'} open",
                 code="overdetermined" if open_target is None else "missing",
                 pointer=("target",),
             )

@@ -86,8 +86,8 @@ class Correlated(Mechanism):
         noise = math.nextafter(self.noise_multiplier / self.sensitivity(sampling, count), 0.0)
         if noise < MIN_NOISE_MULTIPLIER:
             raise InvalidValue(
-                f"the noise over the distance that a record moves in all its steps is {noise!r}, less "
-                f"than {MIN_NOISE_MULTIPLIER:g}: take more noise, or fewer steps",
+                f"the noise multiplier of all steps of a record together is {noise!r}, which is less than "
+                f"{MIN_NOISE_MULTIPLIER:g}: take more noise, or fewer steps",
                 pointer=("mechanism", "noise_multiplier"),
             )
         if noise > MAX_NOISE_MULTIPLIER:

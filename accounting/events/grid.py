@@ -42,8 +42,8 @@ class GridNoise(Mechanism):
         if abs(self.steps_per_bound * self.grid - 1.0) > _WHOLE:
             below = max(1, math.floor(1.0 / self.grid))
             raise InvalidValue(
-                f"the contribution bound must be a whole number of grid steps, got grid {self.grid!r}; "
-                f"1/{below} = {1.0 / below:.17g} and 1/{below + 1} = {1.0 / (below + 1):.17g} are such grids",
+                f"the contribution bound must be a whole number of grid steps, got grid {self.grid!r}; use a grid "
+                f"such as 1/{below} = {1.0 / below:.17g} or 1/{below + 1} = {1.0 / (below + 1):.17g}",
                 pointer=("grid",),
             )
 

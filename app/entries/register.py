@@ -138,6 +138,6 @@ def told_by(entries: Iterable[tuple[EntryRecord, str]]) -> Told | None:
     register, told = Register(), None
     for record, hashed in entries:
         if told is not None and told.is_final:
-            raise Refused(f"the register has ended {told.id}, and has another entry about it")
+            raise Refused(f"the register has another entry about {told.id} after its end")
         told = register.enter(record, hashed) or register.told[str(record.subject_id)]
     return told

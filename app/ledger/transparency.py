@@ -114,7 +114,7 @@ def witnessed(context: Context) -> SignedCheckpoint:
         _check_note(found.note, key, current)
         signed = _cosigned(session, context, SignedCheckpoint(current, found.note, str(key), found.issued_at))
     if len(signed.cosignatures) < witnesses.quorum:
-        raise not_consistent(f"a cosignature of {size} entries is not what the witness has signed")
+        raise not_consistent(f"fewer of the stored cosignatures of {size} entries are valid than the quorum requires")
     return signed
 
 

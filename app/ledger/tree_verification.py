@@ -95,7 +95,7 @@ class TreeVerification:
                 if position >= entries or leaf_indices[position] != leaf_index:
                     raise BadPlace(None, None, leaf_index, f"it is missing: it was put into the tree, at {place}")
                 if seen[position]:
-                    raise self._bad(leaf_index, f"it is in the tree twice, again at {place}")
+                    raise self._bad(leaf_index, f"it is in the tree twice; the second place is {place}")
                 seen[position] = 1
                 if entry_hash != self._hashes[WIDTH * position : WIDTH * (position + 1)]:
                     raise self._bad(leaf_index, f"it is another entry than was put into the tree, at {place}")

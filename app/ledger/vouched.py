@@ -126,7 +126,7 @@ class Vouched:
         """Return the chain up to the end that the fence has, and the entries after it."""
         end = self._ends.get(chain_id)
         if end is None:
-            raise BrokenChain(1, "the fence does not know the chain")
+            raise BrokenChain(1, "the fence has no record of this chain")
         chains = _CHAINS.setdefault(self._database, {})
         known = chains.get(chain_id, _Chain())
         try:

@@ -116,7 +116,7 @@ def refuse_pure_dp(spec: Spec) -> None:
         case _:
             return
     raise NoCostInFilter(
-        "generalised gaussian noise is rho-zCDP, from which neither epsilon at delta 0 nor Gaussian DP follows: the "
-        "log-ratio of its shifted densities has no bound. Use a target with delta above 0, or in rho",
+        "generalised Gaussian noise is rho-zCDP, but it has neither an epsilon at delta 0 nor a mu of Gaussian DP, "
+        "because the log-ratio of its shifted densities is unbounded. Use a target with delta above 0, or in rho",
         pointer=("target", refused),
     )

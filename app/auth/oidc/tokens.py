@@ -77,7 +77,7 @@ def id_claims(provider: Provider, token: str, nonce: str) -> Claims:
     client_id = provider.configuration.client_id
     found = _verified(provider, token, client_id)
     if not hmac.compare_digest(str(found.get("nonce", "")).encode(), nonce.encode()):
-        raise Refused("its nonce is not that of this attempt to sign in")
+        raise Refused("its nonce does not match this attempt to sign in")
     # A token for several audiences names the client that it was issued to (OpenID Connect Core, 3.1.3.7).
     audiences, party = found["aud"], found.get("azp")
     if party != client_id and (party is not None or (isinstance(audiences, list) and len(audiences) > 1)):

@@ -385,4 +385,4 @@ def test_a_duplicate_leaf_is_named(signed: list[transparency.SignedCheckpoint], 
     row = attacks.entries(database)[9]
     bad = first_bad(database)
     assert (bad.budget_id, bad.sequence, bad.leaf_index) == (row["budget_id"], row["sequence"], row["leaf_index"])
-    assert bad.reason == "it is in the tree twice, again at 34"
+    assert bad.reason == "it is in the tree twice; the second place is 34"

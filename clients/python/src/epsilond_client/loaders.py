@@ -63,8 +63,8 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
         return
     elif _cuts_an_order(batches) or _cuts_an_order_in_grain(batches):
         raise ValueError(
-            f"the batches are charged as {sampling['kind']}, and this loader cuts them from an order of the records "
-            f"(shuffle=True is one): give it a batch_sampler of epsilond_client.samplers{_or_else(sampling, batches)}"
+            f"the batches are charged as {sampling['kind']}, but this loader cuts them from an order of the records, "
+            f"as with shuffle=True: give it a batch_sampler of epsilond_client.samplers{_or_else(sampling, batches)}"
         )
     else:
         warnings.warn(

@@ -147,7 +147,7 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     """
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Atoms | OnGrid):
-        raise CannotCheck("the sum over outcomes is only for equal steps with outcomes at equal distances")
+        raise CannotCheck("the sum over outcomes needs equal steps, whose losses are at equal distances")
     last = count * (law.number - 1)
     refuse_unless(last <= _MOST_TERMS, f"the sum over outcomes has at most {_MOST_TERMS} terms, not {last}")
     asked.work.take(ctx.prec // 2 * (1 + asked.times), last)
@@ -184,7 +184,7 @@ def _laplace(_reader: Reader, asked: Asked) -> Proof:
     """
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Laplace) or count > _MOST_LAPLACE:
-        raise CannotCheck(f"the sum of polynomials is that of at most {_MOST_LAPLACE} equal steps of Laplace noise")
+        raise CannotCheck(f"the sum of polynomials needs at most {_MOST_LAPLACE} equal steps of Laplace noise")
     asked.work.take(count * count, _OF_SERIES + asked.times)
     rising, falling = fmpz_poly([1, 1]), fmpz_poly([-1, 1])
 

@@ -331,7 +331,7 @@ def _pair(s: arb, q: float, relation: str, group: int = 1) -> tuple[Normal | Poi
         mu = _sensitivity(relation) * group / s
         rational = (_sensitivity(relation) * group / s.fmpq()) ** 2 if s.is_exact() else None
         return Normal(mu**2, rational), (*agree, GAUSSIAN)
-    refuse_unless(group <= MOST_IN_GROUP, f"groups of at most {MOST_IN_GROUP} records are read on Poisson batches")
+    refuse_unless(group <= MOST_IN_GROUP, f"a group on Poisson batches may have at most {MOST_IN_GROUP} records")
     pair = REPLACED if replaced else POISSON
     return Poisson(s, tuple(hits(group, arb(q), group)), replaced), agree or (pair,)
 

@@ -82,7 +82,7 @@ def _read(certificate: Reader) -> _Read:
     for event in stated.objects("events", _MOST_EVENTS):
         steps.append(read_step(event, relation, group))
         few = sum(isinstance(step.law, Mixture | Draws) for step in steps) <= _MOST_MIXTURES
-        refuse_unless(few, f"at most {_MOST_MIXTURES} events may show which branch they take")
+        refuse_unless(few, f"at most {_MOST_MIXTURES} events may be mixtures or draws with replacement")
     needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
     assumed = [theorem for step in steps for theorem in step.assumed]
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []

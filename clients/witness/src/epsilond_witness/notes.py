@@ -125,7 +125,7 @@ class Note:
         signatures = tuple(read_signatures(lines))
         origin, *rest = text.split("\n")
         if len(rest) < 2 or "" in rest:
-            raise Malformed("it is not a checkpoint, which has lines with an origin, a size, and a root in base64")
+            raise Malformed("it is not a checkpoint: that has lines with an origin, a size, and a root in base64")
         _check_name(origin)
         root = _decoded(rest[1])
         if len(root) != WIDTH:
@@ -235,7 +235,7 @@ def _verifies(key: Key, signature: bytes, message: bytes) -> bool:
 
 def _check_name(text: str) -> None:
     if not text or not text.isprintable() or any(character.isspace() or character == "+" for character in text):
-        raise Malformed("a name is not empty, and holds no blank, plus or control character")
+        raise Malformed("a name must not be empty or have a blank, plus or control character")
 
 
 def _encoded(data: bytes) -> str:
@@ -248,5 +248,5 @@ def _decoded(text: str) -> bytes:
     except (NotBase64, ValueError):
         raise Malformed("a text that should be base64 is not") from None
     if _encoded(data) != text:
-        raise Malformed("a text is not the canonical base64 of its bytes")
+        raise Malformed("a text is not canonical base64")
     return data

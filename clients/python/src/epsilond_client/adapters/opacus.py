@@ -49,7 +49,7 @@ def source_of(engine: Any, data_loader: Any = None, *, batches: Batches | None =
         if is_poisson(data_loader):
             if batches == "shuffled":
                 raise ValueError(
-                    "the loader draws Poisson samples, and batches says that it shuffles: leave batches out"
+                    'the loader draws Poisson samples, but batches="shuffled" was given: leave batches out'
                 )
             batches = "poisson"
         elif batches != "shuffled":
