@@ -86,11 +86,11 @@ def test_other_targets_are_met_or_refused(name: str, spec: Spec, target: ZcdpTar
     if isinstance(target, PureDpTarget) and all(
         isinstance(event.mechanism, Gaussian | CorrelatedGaussian) for event in calibrated(name, spec).plan.events
     ):
-        with pytest.raises(ValueError, match="(?i)gaussian"):
+        with pytest.raises(ValueError, match=r"(?i)gaussian"):
             calibrated(name, fixed, target=target)
         return
     if isinstance(target, PureDpTarget) and not has_a_pure_cost(name, fixed):
-        with pytest.raises(NoCostInFilter, match="(?i)gaussian") as refused:
+        with pytest.raises(NoCostInFilter, match=r"(?i)gaussian") as refused:
             calibrated(name, fixed, target=target)
         assert refused.value.pointer[0] == "target", "it is refused for its noise"
         return
