@@ -108,9 +108,9 @@ def run_campaign(victim: Victim, rounds: int) -> Outcome:
     delays = [SPAN * (part + random_numbers.random()) / rounds for part in range(rounds)]
     random_numbers.shuffle(delays)
     outcome, whole = Outcome(), History()
-    # If too few landed where they should, or cut too little off, the instants are drawn earlier: a kill takes time, too,
-    # and on a busy machine it may come after the reply.
-    for number, delay in enumerate([delay / 2**turn for turn in range(3) for delay in delays], 1):
+    # If too few landed where they should, or cut too little off, the instants come earlier: a kill takes time, too, and
+    # on a busy machine it may come after the reply.
+    for number, delay in enumerate([each / 2**turn for turn in range(3) for each in delays], 1):
         if number > rounds and outcome.landed >= int(LEAST_LANDED_SHARE * rounds) and outcome.in_flight > rounds:
             break
         name, history = f"round {number}:", History()
