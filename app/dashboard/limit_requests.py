@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
@@ -163,13 +164,9 @@ async def _list(
 
 
 async def _decided(request: Request, limit_request_id: str) -> dict[str, Any] | None:
-    """Return a request that was decided lately; None if it is not among the newest."""
-    for state in STATES[1:]:
-        found = await need(request, "/v1/limit-requests", {"state": state, "limit": str(_SHOWN)})
-        for each in found["items"]:
-            if each["id"] == limit_request_id:
-                return dict(each)
-    return None
+    """Return a request that was decided; None if there is none with this id."""
+    found = await ask(request, "GET", f"/v1/limit-requests/{quote(limit_request_id, safe='')}")
+    return dict(found.body) if found.is_good and found.body["state"] in STATES[1:] else None
 
 
 def body_of(budget: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 
 
 class Select(StrEnum):
-    """What a sweep releases."""
+    """Which results of a sweep are released."""
 
     ALL = "all"
     """Every run, and the charge is of all of them together."""

@@ -1,4 +1,4 @@
-"""What the engine's proofs assume of math, NumPy and SciPy (docs/concepts/floating_point.md), against 50 digits."""
+"""Math, NumPy and SciPy err by no more than the engine's proofs assume (docs/concepts/floating_point.md)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def log_normal(x: Any) -> Any:
 
 
 def quantile(p: Any) -> Any:
-    """By Newton's iteration for the logarithm, from SciPy's value."""
+    """Return the quantile, which Newton's iteration finds for the logarithm from SciPy's value."""
     return quantile_of_log(mp.log(p))
 
 
@@ -299,7 +299,7 @@ def test_an_elementary_function_keeps_to_what_is_assumed_of_it_at_millions_of_po
 
 
 def summands(draw: np.random.Generator, number: int) -> Array:
-    """Of all sizes and both signs, so that they cancel."""
+    """Return numbers of all sizes and both signs, which cancel."""
     return draw.normal(size=number) * 10.0 ** draw.uniform(-12, 0, number)
 
 

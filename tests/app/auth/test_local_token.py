@@ -346,7 +346,7 @@ def test_pages_of_what_is_stored_need_a_session_and_calculators_do_not(
 
 @on_one_engine
 def test_a_page_that_calculates_asks_for_nothing_that_is_stored(context: Context) -> None:
-    """What a page asks in this process passes the guard, too: a page could be asked to ask for more."""
+    """A call that a page makes in this process passes the guard, too: a page could be made to ask for more."""
     app = create_app(context)
 
     async def asking(request: Request) -> dict[str, Any]:

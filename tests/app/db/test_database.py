@@ -149,7 +149,7 @@ def test_what_a_url_says_itself_wins_but_for_what_commands_rely_on(parameters: C
 
 
 def modes(file: Path) -> dict[str, int]:
-    """Of a SQLite file and of those beside it."""
+    """Return the modes of a SQLite file and of those beside it."""
     return {each.name: each.stat().st_mode & 0o777 for each in file.parent.glob(f"{file.name}*")}
 
 

@@ -368,3 +368,14 @@ def test_a_run_that_is_charged_what_it_asks_for_says_nothing_of_it(service):
     run = service.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], target=target)
     assert run["price"]["charged"] == pytest.approx(1.0, rel=1e-3)
     assert not any("asks for epsilon" in warning for warning in run["warnings"])
+
+
+@on_one_engine
+def test_a_run_for_groups_says_what_its_budget_charges_for_one_record(service):
+    target = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 1e-5, "group_size": 3}
+    budget = service.budget(filter={"epsilon": 4, "delta": 1e-5})
+    run = service.queued(dataset_id="ds_breast_cancer", budget_id=budget["id"], target=target)
+    (said,) = [warning for warning in run["warnings"] if "for groups of 3 records" in warning]
+    charged = run["price"]["charged"]
+    assert f"epsilon {round_up(charged)} at delta 1e-05." in said
+    assert charged < 1.0

@@ -1,4 +1,4 @@
-"""What a spec leaves open and the choice of bands: worked tables, brute force, the sizes that allow bands."""
+"""Bands are chosen as in worked tables and by brute force, where a spec leaves them open."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_integers_are_the_largest(sampling, unknown):
 
 
 def test_coefficients_with_a_norm_below_one_allow_a_few_steps_more():
-    """With a norm of 1 fewer steps would be answered, and one more than that would meet the target."""
+    """Fewer steps would be answered with a norm of 1, and one more than that would meet the target."""
     asked = spec(
         batch_size=10,
         correlation=Correlation(bands=2),

@@ -40,7 +40,7 @@ def declared(kind: type) -> dict[str, str]:
 
 
 def python_type(schema: dict[str, Any]) -> set[str]:
-    """Which annotations a field's schema admits."""
+    """Return the annotations that the schema of a field admits."""
     if "$ref" in schema:
         target = SCHEMAS[schema["$ref"].rsplit("/", 1)[1]]
         return python_type(target)

@@ -1,4 +1,4 @@
-"""What the documents show, and everything that the service answers, through the client, on a server that trains.
+"""The client does all that the documents show and all that the service answers, on a server that trains.
 
 A new endpoint without a method fails here.
 """

@@ -145,7 +145,7 @@ def test_what_the_engine_answers_is_verified(name: str) -> None:
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["usual", "one step"])
 def test_what_some_neighbours_lose_is_never_stated_lower(name: str) -> None:
-    """With the honest witness, with that of the false statement, and with two numbers of either altered."""
+    """The honest witness does not prove it, nor its own, nor either of them with two numbers altered."""
     events, relation = CASES[name]
     false = _lost(events, relation) * (1.0 - 1e-6)
     certificate, upper = _certified(name)

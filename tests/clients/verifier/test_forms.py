@@ -34,7 +34,7 @@ def _enclosure(form: dict[str, object], steps: list[Step], direction: str, epsil
 pytestmark = pytest.mark.usefixtures("precise")
 
 
-def _is_around(found: Enclosure, exact: arb, width: float = 1e-40) -> None:
+def _assert_around(found: Enclosure, exact: arb, width: float = 1e-40) -> None:
     assert not found.above < exact
     assert not found.below > exact
     assert (found.above - found.below).upper() < width
@@ -56,7 +56,7 @@ def test_two_outcomes_are_an_exact_sum(first: Fraction, count: int, k: int) -> N
     outcomes = ((masses[0], loss), (masses[1], -loss))
     asked = Asked([Step(Atoms(outcomes, outcomes), count, "")], "both")
     found = read_form(Reader({"form": "outcomes"}, "form"), asked)(k * loss)
-    _is_around(found, arb(exact.numerator) / exact.denominator)
+    _assert_around(found, arb(exact.numerator) / exact.denominator)
 
 
 def test_three_outcomes_are_an_exact_sum() -> None:
@@ -70,7 +70,7 @@ def test_three_outcomes_are_an_exact_sum() -> None:
     log2 = arb(2).log()
     both = ((arb(1) / 2, log2), (arb(1) / 4, arb(0)), (arb(1) / 4, -log2))
     found = read_form(Reader({"form": "outcomes"}, "form"), Asked([Step(Atoms(both, both), 3, "")], "both"))(log2)
-    _is_around(found, arb(exact.numerator) / exact.denominator)
+    _assert_around(found, arb(exact.numerator) / exact.denominator)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -91,7 +91,7 @@ def test_discrete_laplace_steps_are_an_exact_sum(count: int) -> None:
     steps = [Step(DiscreteLaplace(1 / arb(2).log(), k), count, ())]
     proof = read_form(Reader({"form": "outcomes"}, "form"), Asked(steps, "both"))
     found = proof(arb(7).log() - arb(2).log())
-    _is_around(found, arb(exact.numerator) / exact.denominator)
+    _assert_around(found, arb(exact.numerator) / exact.denominator)
     largest = count * k * math.log(2.0)
     assert _enclosure({"form": "bounded"}, steps, "both", largest + 1e-9).above == 0
     with pytest.raises(CannotCheck, match="largest loss"):
@@ -122,7 +122,7 @@ def test_discrete_gaussian_steps_are_an_exact_sum(s: float, k: int, count: int) 
     with mp.workdps(75), ctx.workprec(240):
         exact = arb(mp.nstr(_discrete_gaussian_delta(mp.mpf(s), k, count, 0.75), 72))
         law, steps = DiscreteGaussian.of(arb(s), k, count)
-        _is_around(_enclosure({"form": "outcomes"}, [Step(law, steps, ())], "both", 0.75), exact, 1e-37)
+        _assert_around(_enclosure({"form": "outcomes"}, [Step(law, steps, ())], "both", 0.75), exact, 1e-37)
 
 
 def test_mass_that_is_missing_is_counted_from_above() -> None:

@@ -36,7 +36,7 @@ def normal_cdf(x: float) -> float:
 BELOW = [0.5 * delta(epsilon) for epsilon in EPSILONS[:-1]] + [0.0009]
 
 
-def refused(price: Price, given: list[Node], said: str) -> None:
+def assert_refused(price: Price, given: list[Node], said: str) -> None:
     with pytest.raises(CannotCheck, match=said):
         price.require_chords(given)
 
@@ -50,7 +50,7 @@ def test_chords_below_a_tangent_are_accepted() -> None:
 def test_a_bound_above_the_curve_is_refused(at: int) -> None:
     bound = delta(EPSILONS[at]) * (1 + 1e-9)
     bounds = [max(each, bound) for each in BELOW[:at]] + [bound, *BELOW[at + 1 :]]
-    refused(PRICE, nodes(EPSILONS, bounds), "is covered")
+    assert_refused(PRICE, nodes(EPSILONS, bounds), "is covered")
 
 
 def test_nodes_that_are_all_below_the_curve_may_have_a_chord_above_it() -> None:
@@ -59,7 +59,7 @@ def test_nodes_that_are_all_below_the_curve_may_have_a_chord_above_it() -> None:
     bounds = [delta(0.0) * 0.999, 0.0009]
     middle = math.log((1 + math.exp(3.5)) / 2)
     assert (bounds[0] + bounds[1]) / 2 > delta(middle)
-    refused(PRICE, nodes(far, bounds), "the chord from 0 on is covered")
+    assert_refused(PRICE, nodes(far, bounds), "the chord from 0 on is covered")
 
 
 @pytest.mark.parametrize("mu", [1, 2])
@@ -73,22 +73,22 @@ def test_a_chord_is_decided_by_the_tangent_with_its_slope(mu: int) -> None:
     after = [*(0.5 * each for each in curve[1:]), 0.0009]
     below, above = ([tangent[0] * 1.01, *(bound + move for bound in tangent), *after] for move in (-1e-9, 1e-9))
     price.require_chords(nodes(epsilons, below))
-    refused(price, nodes(epsilons, above), r"the chord from 1\.25000000 on is covered")
+    assert_refused(price, nodes(epsilons, above), r"the chord from 1\.25000000 on is covered")
 
 
 def test_the_last_bound_is_at_most_the_failure() -> None:
     PRICE.require_chords(nodes(EPSILONS, [*BELOW[:-1], 0.001 * (1 - 1e-12)]))
-    refused(PRICE, nodes(EPSILONS, [*BELOW[:-1], 0.001 * (1 + 1e-12)]), "the last node's bound")
-    refused(replace(PRICE, d=arb(0)), nodes(EPSILONS, BELOW), "the last node's bound")
+    assert_refused(PRICE, nodes(EPSILONS, [*BELOW[:-1], 0.001 * (1 + 1e-12)]), "the last node's bound")
+    assert_refused(replace(PRICE, d=arb(0)), nodes(EPSILONS, BELOW), "the last node's bound")
 
 
 def test_nodes_begin_at_0_and_are_in_order() -> None:
-    refused(PRICE, nodes(EPSILONS[1:], BELOW[1:]), "the first node is at epsilon 0")
-    refused(PRICE, nodes([0.0, 1.0, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
-    refused(PRICE, nodes([0.0, 0.5, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
+    assert_refused(PRICE, nodes(EPSILONS[1:], BELOW[1:]), "the first node is at epsilon 0")
+    assert_refused(PRICE, nodes([0.0, 1.0, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
+    assert_refused(PRICE, nodes([0.0, 0.5, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
     # A bound that rises has no tangent of its slope.
-    refused(PRICE, nodes(EPSILONS, [BELOW[0], BELOW[2], BELOW[1], *BELOW[3:]]), "is covered")
-    refused(PRICE, nodes(EPSILONS, [math.nan, *BELOW[1:]]), "not certain")
+    assert_refused(PRICE, nodes(EPSILONS, [BELOW[0], BELOW[2], BELOW[1], *BELOW[3:]]), "is covered")
+    assert_refused(PRICE, nodes(EPSILONS, [math.nan, *BELOW[1:]]), "not certain")
 
 
 def test_pure_epsilons_add_up_in_both_directions() -> None:
