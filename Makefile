@@ -34,9 +34,9 @@ help:  ## show this list
 # meanwhile.
 SET_UP = $(MAKE) --no-print-directory --jobs=2 $(VENV)/.runtime $(VENV)/.engine
 
-serve:  ## set up, migrate and serve on http://127.0.0.1:8000
+serve:  ## set up, migrate and serve on http://127.0.0.1:8000, or on the port that PORT=8010 names
 	@$(SET_UP)
-	@$(BIN)/python -m app serve --migrate
+	@$(if $(PORT),EPSILOND_PORT=$(PORT)) $(BIN)/python -m app serve --migrate
 
 worker:  ## carry out queued runs in a separate process (the server starts one by itself)
 	@$(SET_UP)

@@ -13,8 +13,20 @@ from dataclasses import dataclass, replace
 from accounting.errors import Unreachable, Unsupported
 from accounting.events import Event, Gaussian
 from accounting.group_targets import GroupDpTarget
+from accounting.intervals import Interval
+from accounting.relations import NeighboringRelation
 from accounting.solve import solve_noise
-from accounting.targets import ApproximateDpTarget, GaussianDpTarget, Target, ZcdpTarget
+from accounting.targets import (
+    AdvantageTarget,
+    ApproximateDpTarget,
+    BayesRiskTarget,
+    BudgetTarget,
+    GaussianDpTarget,
+    PureDpTarget,
+    Target,
+    TruePositiveRateTarget,
+    ZcdpTarget,
+)
 from calibrators.choices import Choice
 from calibrators.draft import Draft
 from calibrators.held_out import EVALUATION_NOISE, HeldOutEvaluation
@@ -26,6 +38,8 @@ from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec
 SHARE = 0.1
 #: The share of the target that must be used, and the most plans for which the certified cost is computed.
 _USED, _TRIES = 0.99, 8
+#: The factor on the noise at which the slope of the cost is measured.
+_MORE = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +82,20 @@ class EvaluatedRun:
                 f"more, and the training needs a part of the target: give more than {alone:.6g}, or leave it out",
                 pointer=("evaluation", "noise_multiplier"),
             )
-        guess = target.assess((Event(Gaussian(alone / math.sqrt(left))),), relation).value.upper
+        noise = alone / math.sqrt(left)
         best: Calibration | None = None
         for _ in range(_TRIES):
+            guess, slope = _gaussian_cost(target, noise, relation)
             found = self._trained_for(target, min(guess, target.limit))
             plan = replace(found.plan, evaluation=evaluation)
             achieved = target.assess(plan.events, relation)
-            used = achieved.value.upper / target.limit
-            if used <= 1.0:
+            used = target.level(achieved.value.upper) / target.level(target.limit)
+            if achieved.value.upper <= target.limit:
                 best = replace(found, plan=plan, achieved=achieved, choices=self._choices(found, evaluation))
                 if used >= _USED:
                     break
-            # The figure rises more slowly than the guess, because the evaluation's part does not change.
-            guess *= ((1.0 + _USED) / 2.0 / used) ** (1.0 / left)
+            # The level falls more slowly than the noise rises, because the evaluation's part does not change.
+            noise *= (used / ((1.0 + _USED) / 2.0)) ** (1.0 / (left * slope))
         if best is None:
             raise Unreachable(
                 f"no training beside the evaluation was found that meets {target.say(target.limit)}; give the "
@@ -115,13 +130,19 @@ def _gaussian(target: Target | OpenEpsilon | OpenDelta) -> Target:
     Raises:
         Unsupported: If Gaussian noise has no cost under the target.
     """
-    if isinstance(target, ApproximateDpTarget | GroupDpTarget | ZcdpTarget | GaussianDpTarget):
+    if not isinstance(target, PureDpTarget | BudgetTarget | OpenEpsilon | OpenDelta):
         return target
     raise Unsupported(
-        "an evaluation on held-out rows has Gaussian noise: give an approximate_dp, zcdp or gaussian_dp target, or "
-        "leave evaluation out",
+        "an evaluation on held-out rows has Gaussian noise: give an approximate_dp, zcdp, gaussian_dp or attack_risk "
+        "target, or leave evaluation out",
         pointer=("target", "kind"),
     )
+
+
+def _gaussian_cost(target: Target, noise: float, relation: NeighboringRelation) -> tuple[float, float]:
+    """Return the cost of one Gaussian mechanism, and how fast the log of its level falls with the log of the noise."""
+    cost, less = (target.assess((Event(Gaussian(each)),), relation).value.upper for each in (noise, noise * _MORE))
+    return cost, math.log(target.level(cost) / target.level(less)) / math.log(_MORE)
 
 
 def _limited(target: Target, limit: float) -> Target:
@@ -131,6 +152,12 @@ def _limited(target: Target, limit: float) -> Target:
             return ZcdpTarget(limit)
         case GaussianDpTarget():
             return GaussianDpTarget(limit)
+        case AdvantageTarget():
+            return AdvantageTarget(limit)
+        case TruePositiveRateTarget():
+            return replace(target, tpr=limit)
+        case BayesRiskTarget():
+            return replace(target, bayes_risk=target.risk(Interval(limit, limit, limit)).lower)
         case _:
             assert isinstance(target, ApproximateDpTarget | GroupDpTarget), "as was checked"
             return replace(target, epsilon=limit)

@@ -28,6 +28,10 @@ from app.wire.answers import IntervalBody, error_budget
 from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
 
 
+def _is_absent(value: float | None) -> bool:
+    return value is None
+
+
 class _OfRecords(Schema):
     """A guarantee of epsilon and delta, for one record or for all records of one owner."""
 
@@ -86,12 +90,17 @@ class AttackRiskGoal(Schema):
         None,
         gt=0,
         lt=1,
+        exclude_if=_is_absent,
         description="The largest value of the true positive rate minus the false positive rate: the total variation.",
     )
-    fpr: float | None = Field(None, ge=1e-30, lt=1, description="False positive rate.")
-    tpr: float | None = Field(None, gt=0, lt=1, description="Largest true positive rate there.")
-    prior: float | None = Field(None, gt=0, lt=1, description="The attacker's prior probability of membership.")
-    bayes_risk: float | None = Field(None, gt=0, lt=0.5, description="Smallest probability that such an attacker errs.")
+    fpr: float | None = Field(None, ge=1e-30, lt=1, exclude_if=_is_absent, description="False positive rate.")
+    tpr: float | None = Field(None, gt=0, lt=1, exclude_if=_is_absent, description="Largest true positive rate there.")
+    prior: float | None = Field(
+        None, gt=0, lt=1, exclude_if=_is_absent, description="The attacker's prior probability of membership."
+    )
+    bayes_risk: float | None = Field(
+        None, gt=0, lt=0.5, exclude_if=_is_absent, description="Smallest probability that such an attacker errs."
+    )
 
 
 class ChargeGoal(Schema):
@@ -115,7 +124,8 @@ TargetBody = Annotated[
 
 #: The targets of runs. Each is a guarantee that can be stated about the run's model.
 RunTargetBody = Annotated[
-    ApproximateDpTargetBody | PureDpGoal | ZcdpGoal | GaussianDpGoal, Field(discriminator="kind", title="RunTarget")
+    ApproximateDpTargetBody | PureDpGoal | ZcdpGoal | GaussianDpGoal | AttackRiskGoal,
+    Field(discriminator="kind", title="RunTarget"),
 ]
 
 

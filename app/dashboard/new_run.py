@@ -140,7 +140,9 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
         Field(name, label_of(name), values.get(name, ""), hint, pointers=(f"/target/{name}",))
         for name, hint in (("epsilon", ""), ("delta", "Far less than one over the number of records."))
     )
-    budgets = {"": "that of the data set, if its rows are private", **told_apart(lists.budgets)}
+    calibration = calibration_in(given)
+    can_pay, why = _can_pay(lists.budgets, calibration)
+    budgets = {"": "that of the data set, if its rows are private", **told_apart(can_pay)}
     evaluations = {"": "no", "yes": "on the rows that the data set holds out"}
     paid = "A tenth of the target pays for it. The data set must have been registered with a held-out share."
     public = {"": "no", **told_apart([each for each in lists.datasets if each["public"]])}
@@ -152,8 +154,8 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
             _chosen(values, "test_dataset_id", "Scored on public rows", public, "/test_dataset_id", free),
         ),
     )
-    pays = ("What pays", (_chosen(values, "budget_id", "Budget", budgets, "/budget_id"),))
-    if calibration_in(given):
+    pays = ("What pays", (_chosen(values, "budget_id", "Budget", budgets, "/budget_id", why),))
+    if calibration:
         return FilledForm(sections=(("What is trained", data), told, pays))
     algorithms = {"": "chosen for you", **{name: name for name in lists.algorithms}}
     hint = "Batches, steps, clip threshold, step size and averaging are chosen with it, and shown with their reasons."
@@ -166,6 +168,19 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
             ("How", (_chosen(values, "algorithm", "Algorithm", algorithms, "/algorithm", hint),)),
         )
     )
+
+
+def _can_pay(
+    budgets: Sequence[Mapping[str, Any]], calibration: Mapping[str, Any]
+) -> tuple[Sequence[Mapping[str, Any]], str]:
+    """Return the budgets that can pay for a calibrated target, and a hint if some cannot: an approximate_dp budget
+    prices a run at the delta of its target."""
+    target = calibration.get("target")
+    if not isinstance(target, dict) or "delta" in target:
+        return budgets, ""
+    able = [each for each in budgets if each["filter"]["kind"] != "approximate_dp"]
+    hint = "Budgets of the kind approximate_dp are left out: they need a target with a delta."
+    return able, hint if len(able) < len(budgets) else ""
 
 
 def _values(given: Mapping[str, str]) -> dict[str, str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from accounting.best_guess import under_epsilon, under_mu
 from app.algorithms.schemas import AchievedBody
 from app.algorithms.targets import (
+    AchievedAdvantageBody,
+    AchievedBayesRiskBody,
     AchievedMuBody,
     AchievedOfGroupsBody,
     AchievedPureBody,
-    AchievedRhoBody,
     AnyAchievedBody,
 )
 from app.budgets.doubts import in_per_cent
 from app.runs.card_parts import Section, fact_table
-from app.runs.guarantee import round_up
+from app.runs.guarantee import bounds_of
 from app.runs.report_schemas import PrivacyReport
 
 #: Up to the first share of right guesses, an attacker learns almost nothing; beyond the second, the limit is weak.
@@ -47,6 +48,13 @@ def most_right(achieved: AnyAchievedBody) -> float | None:
             return under_epsilon(achieved.epsilon)
         case AchievedMuBody():
             return under_mu(achieved.mu)
+        # Of a guess that is right in this share of cases, the advantage is 2 * share - 1, and the Bayes risk 1 - share.
+        case AchievedAdvantageBody():
+            most = achieved.advantage.upper
+            return None if most is None else 0.5 + 0.5 * most
+        case AchievedBayesRiskBody(prior=0.5):
+            least = achieved.bayes_risk.lower
+            return None if least is None else 1.0 - least
     return None
 
 
@@ -82,7 +90,9 @@ def _protected(report: PrivacyReport) -> str:
 
 
 def _in_numbers(report: PrivacyReport) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = [] if report.seeded else [*_guaranteed(report.achieved)]
+    found: list[tuple[str, object]] = (
+        [] if report.seeded else [(each.name, str(each)) for each in bounds_of(report.achieved)]
+    )
     found += [
         ("protected", _protected(report)),
         ("data", report.data.name or report.data.dataset_id or "rows of the request"),
@@ -96,20 +106,6 @@ def _in_numbers(report: PrivacyReport) -> list[tuple[str, object]]:
         violated = sum(audit.verdict == "violated" for audit in report.audits)
         found.append(("attacks tried on it", f"{len(report.audits)}, of which {violated} refute the guarantee"))
     return found
-
-
-def _guaranteed(achieved: AnyAchievedBody) -> list[tuple[str, object]]:
-    match achieved:
-        case AchievedBody() | AchievedOfGroupsBody():
-            most = "unbounded" if achieved.epsilon.upper is None else f"at most {round_up(achieved.epsilon.upper)}"
-            return [("epsilon", most), ("delta", round_up(achieved.delta))]
-        case AchievedPureBody():
-            return [("epsilon", f"at most {round_up(achieved.epsilon)}")]
-        case AchievedRhoBody():
-            return [("rho", f"at most {round_up(achieved.rho)}")]
-        case AchievedMuBody():
-            return [("mu", f"at most {round_up(achieved.mu)}")]
-    return []
 
 
 def _not_covered(report: PrivacyReport) -> list[str]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.algorithms.schemas import AchievedBody
-from app.algorithms.targets import AchievedMuBody, AchievedOfGroupsBody, AchievedPureBody, AchievedRhoBody
 from app.deployments.schemas import DeploymentAnswers
+from app.runs.guarantee import bounds_of
 from app.runs.report_schemas import CardFacts, EvaluationPoint, Layer, RegistryField
 
 _VARIANTS = {
@@ -19,9 +18,10 @@ _VARIANTS = {
     "pure_dp": "Pure DP",
     "zcdp": "Zero-concentrated DP",
     "gaussian_dp": "Gaussian DP",
+    "attack_risk": "A bound on membership attacks",
 }
 #: The registry's words for definitions that it has no name for.
-_CUSTOM = {"gaussian_dp": "Custom"}
+_CUSTOM = {"gaussian_dp": "Custom", "attack_risk": "Custom"}
 _SEEDED = "None: the run was seeded, and protects nobody."
 
 _TRUST = (
@@ -186,19 +186,8 @@ def _variant(facts: CardFacts) -> str:
 
 
 def _parameters(facts: CardFacts) -> dict[str, float | None]:
-    """Return the guarantee's numbers, each a proved upper end; there are none for a run that protects nobody."""
-    if facts.seeded:
-        return {}
-    match facts.achieved:
-        case AchievedBody() | AchievedOfGroupsBody():
-            return {"epsilon": facts.achieved.epsilon.upper, "delta": facts.achieved.delta}
-        case AchievedPureBody():
-            return {"epsilon": facts.achieved.epsilon}
-        case AchievedRhoBody():
-            return {"rho": facts.achieved.rho}
-        case AchievedMuBody():
-            return {"mu": facts.achieved.mu}
-    raise AssertionError(f"a run's target is a guarantee, not {type(facts.achieved).__name__}")
+    """Return the guarantee's numbers, each a proved bound; there are none for a run that protects nobody."""
+    return {} if facts.seeded else {each.name: each.value for each in bounds_of(facts.achieved)}
 
 
 def _parameters_in_words(facts: CardFacts) -> str:
@@ -207,7 +196,7 @@ def _parameters_in_words(facts: CardFacts) -> str:
     numbers = ", ".join(
         f"{name} {'unbounded' if value is None else repr(value)}" for name, value in _parameters(facts).items()
     )
-    return f"{numbers}: proved upper ends, by {facts.achieved.method}"
+    return f"{numbers}: proved bounds, by {facts.achieved.method}"
 
 
 def _data_name(facts: CardFacts) -> str:

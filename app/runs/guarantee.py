@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Context, Decimal
-from typing import Any
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
@@ -12,10 +13,13 @@ from accounting.relations import NeighboringRelation
 from app.algorithms.binding import DataDescription
 from app.algorithms.schemas import AchievedBody
 from app.algorithms.targets import (
+    AchievedAdvantageBody,
+    AchievedBayesRiskBody,
     AchievedMuBody,
     AchievedOfGroupsBody,
     AchievedPureBody,
     AchievedRhoBody,
+    AchievedTprBody,
     AnyAchievedBody,
     ApproximateDpTargetBody,
     RunTargetBody,
@@ -98,13 +102,13 @@ def of_several_rows(session: Session, run: Run, unit: str, group_size: int) -> s
 def _statement(run: Run, achieved: AnyAchievedBody, neighbors: str, reservation: Reservation | None) -> str:
     if run.seed is not None:
         return "This run was seeded, on public data: it repeats, and protects nobody."
-    private = f"{_guarantee(achieved)} where {neighbors}."
+    protects = f"{_guarantee(achieved)} where {neighbors}."
     if run.state == RunState.SUCCEEDED:
-        return f"The released model is {private}"
+        return f"The released model {protects}"
     if run.state not in (RunState.FAILED, RunState.CANCELLED):
-        return f"Nothing was released so far. The plan is {private}"
+        return f"Nothing was released so far. The plan {protects}"
     end = "failed" if run.state == RunState.FAILED else "was cancelled"
-    ended = f"Nothing was released: the run {end}. Its plan was {private}"
+    ended = f"Nothing was released: the run {end}. Its plan {protects}"
     if reservation is None:
         return ended
     if reservation.state in (ReservationStatus.STARTED, ReservationStatus.COMMITTED):
@@ -136,11 +140,70 @@ def _of_the_sweep(session: Session, sweep: RunSweep | None) -> str:
         )
     if sweep.guarantee is None:
         return f" It is one of {cells} runs of a sweep, whose results are all released: the charge is for all of them."
-    together = _guarantee(read_achieved(sweep.guarantee))
+    together = _definition(read_achieved(sweep.guarantee))
     return f" It is one of {cells} runs of a sweep, whose results are all released: together they are {together}."
 
 
+@dataclass(frozen=True)
+class Bound:
+    """One number of a guarantee.
+
+    Attributes:
+        name: The quantity's name, as a card shows it.
+        limit: Which side of the quantity is bounded; empty if the number is a part of the definition, such as delta.
+        value: The number; None if the quantity has no bound.
+    """
+
+    name: str
+    limit: Literal["at most", "at least", ""]
+    value: float | None
+
+    def __str__(self) -> str:
+        """Return the bound in words, rounded so that it never promises more."""
+        if self.value is None:
+            return "unbounded"
+        number = {"at most": round_up, "at least": round_down, "": written}[self.limit](self.value)
+        return f"{self.limit} {number}".strip()
+
+
+def bounds_of(achieved: AnyAchievedBody) -> tuple[Bound, ...]:
+    """Return the numbers of a guarantee, each a proved bound, with the quantity that is bounded first."""
+    match achieved:
+        case AchievedBody() | AchievedOfGroupsBody():
+            found = [Bound("epsilon", "at most", achieved.epsilon.upper), Bound("delta", "", achieved.delta)]
+        case AchievedPureBody():
+            found = [Bound("epsilon", "at most", achieved.epsilon)]
+        case AchievedRhoBody():
+            found = [Bound("rho", "at most", achieved.rho)]
+        case AchievedMuBody():
+            found = [Bound("mu", "at most", achieved.mu)]
+        case AchievedAdvantageBody():
+            found = [Bound("advantage", "at most", achieved.advantage.upper)]
+        case AchievedTprBody():
+            found = [
+                Bound("true positive rate", "at most", achieved.tpr.upper),
+                Bound("false positive rate", "", achieved.fpr),
+            ]
+        case AchievedBayesRiskBody():
+            found = [
+                Bound("Bayes risk", "at least", achieved.bayes_risk.lower),
+                Bound("prior probability", "", achieved.prior),
+            ]
+        case _:
+            raise AssertionError(f"a run's target is a guarantee, not {type(achieved).__name__}")
+    return tuple(found)
+
+
 def _guarantee(achieved: AnyAchievedBody) -> str:
+    """Return what a model or a plan guarantees, as a verb and its object."""
+    match achieved:
+        case AchievedAdvantageBody() | AchievedTprBody() | AchievedBayesRiskBody():
+            numbers = ", ".join(f"{each.name} {each}" for each in bounds_of(achieved))
+            return f"limits every membership attack ({numbers})"
+    return f"is {_definition(achieved)}"
+
+
+def _definition(achieved: AnyAchievedBody) -> str:
     match achieved:
         case AchievedBody() | AchievedOfGroupsBody():
             return f"({round_up(achieved.epsilon.upper)}, {round_up(achieved.delta)})-differentially private"
@@ -165,3 +228,21 @@ def round_up(number: float | None) -> str:
     # A double that is nearest to a short decimal stands for that decimal; only a larger number is rounded up.
     short = Decimal(f"{number:.6g}")
     return str(short if short >= Decimal(repr(number)) else Context(prec=6, rounding=ROUND_CEILING).plus(exact))
+
+
+def round_down(number: float) -> str:
+    """Write a number with at most six significant digits, and never above it.
+
+    >>> round_down(0.12345678), round_down(0.4)
+    ('0.123456', '0.4')
+    """
+    return str(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(repr(number)))
+
+
+def written(number: float) -> str:
+    """Write a number with all its digits, and without an exponent if it is not tiny.
+
+    >>> written(1e-5)
+    '0.00001'
+    """
+    return str(Decimal(repr(number)))

@@ -151,7 +151,7 @@ def price(
     except Problem as problem:
         if problem.code != "missing_charge_delta":
             raise
-        detail = f"the budget prices a run at the delta of its target, and a {target.kind} target has none"
+        detail = f"the budget prices a run at the delta of its target, and this target ({target.kind}) has none"
         raise unprocessable(problem.code, f"{detail}: give an approximate_dp target", "target", "kind") from None
     if certificate or context.settings.certify_charges:
         quote = certified(context, budget_id, events, quote)

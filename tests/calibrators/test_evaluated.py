@@ -12,7 +12,15 @@ from accounting.errors import InvalidValue, Unreachable, Unsupported
 from accounting.events import Event, Gaussian
 from accounting.group_targets import GroupDpTarget
 from accounting.relations import NeighboringRelation
-from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget
+from accounting.targets import (
+    AdvantageTarget,
+    ApproximateDpTarget,
+    BayesRiskTarget,
+    GaussianDpTarget,
+    PureDpTarget,
+    TruePositiveRateTarget,
+    ZcdpTarget,
+)
 from calibrators.draft import Draft
 from calibrators.evaluated import SHARE, EvaluatedRun
 from calibrators.held_out import HeldOutEvaluation
@@ -22,7 +30,17 @@ from calibrators.spec import Spec
 from tests.trainer.plans import phase_of, plan_of
 
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
-TARGETS = [ApproximateDpTarget(2.0, 1e-5), GroupDpTarget(4.0, 1e-5, 2), ZcdpTarget(0.2), GaussianDpTarget(0.8)]
+TARGETS = [
+    ApproximateDpTarget(2.0, 1e-5),
+    GroupDpTarget(4.0, 1e-5, 2),
+    ZcdpTarget(0.2),
+    GaussianDpTarget(0.8),
+    AdvantageTarget(0.1),
+    AdvantageTarget(0.9),
+    TruePositiveRateTarget(0.01, 0.05),
+    BayesRiskTarget(0.5, 0.4),
+    BayesRiskTarget(0.1, 0.09),
+]
 PLAN = plan_of("dp_sgd", phase_of(Clip(1.0), noise_multiplier=2.0, steps=5))
 
 
@@ -31,7 +49,7 @@ def spec_of(target, **more) -> Spec:
     return Spec(target=target, **given | more)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.kind + str(getattr(target, "group_size", "")))
+@pytest.mark.parametrize("target", TARGETS, ids=repr)
 @pytest.mark.parametrize("sampling", ["poisson", "full_batch"])
 def test_together_they_meet_the_target(target, sampling: str) -> None:
     """And use it up to a hundredth, whatever is counted: the target is of all events, the evaluation's among them."""
@@ -41,9 +59,10 @@ def test_together_they_meet_the_target(target, sampling: str) -> None:
     assert len(found.plan.events) == len(found.plan.phases) + 1
     upper = target.assess(found.plan.events, RELATION).value.upper
     assert found.achieved.value.upper == upper
-    assert 0.99 * target.limit <= upper <= target.limit
+    assert upper <= target.limit
+    assert target.level(upper) >= 0.99 * target.level(target.limit)
     alone = target.assess((found.plan.evaluation.event,), RELATION).value.upper
-    assert 0.0 < alone < 0.45 * target.limit
+    assert 0.0 < target.level(alone) < 0.45 * target.level(target.limit)
     training = Draft("dp_sgd", spec_of(target, sampling=sampling), None, UNKNOWN_OBJECTIVE).calibrate()
     assert 1.0 < found.value / training.value < 1.08
     assert found.choices[-1].name == "evaluation.noise_multiplier"
@@ -68,7 +87,7 @@ def test_what_the_evaluation_leaves_nothing_of_is_refused() -> None:
     with pytest.raises(Unreachable, match="give more than 2") as refused:
         EvaluatedRun("dp_sgd", spec_of(GaussianDpTarget(0.5)), None, UNKNOWN_OBJECTIVE, 1.5).calibrate()
     assert refused.value.pointer == ("evaluation", "noise_multiplier")
-    with pytest.raises(Unsupported, match="approximate_dp, zcdp or gaussian_dp"):
+    with pytest.raises(Unsupported, match="approximate_dp, zcdp, gaussian_dp or attack_risk"):
         EvaluatedRun("dp_fw", spec_of(PureDpTarget(1.0)), None, UNKNOWN_OBJECTIVE).calibrate()
 
 

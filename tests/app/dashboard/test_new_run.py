@@ -177,6 +177,42 @@ def test_a_run_is_started_with_what_was_calibrated(quick: Service) -> None:
     assert run["choices"] == [] or {each["name"] for each in run["choices"]}.isdisjoint({"iterations", "algorithm"})
 
 
+@pytest.mark.parametrize(
+    ("fields", "stated"),
+    [
+        ({"target": "advantage", "advantage": "0.2"}, "advantage at most 0.2"),
+        ({"target": "true_positive_rate", "tpr": "0.2", "fpr": "0.1"}, "false positive rate 0.1"),
+        ({"target": "bayes_risk", "bayes_risk": "0.4", "prior": "0.5"}, "Bayes risk at least 0.4"),
+    ],
+)
+def test_a_calibrated_limit_on_attacks_is_what_the_run_guarantees(
+    quick: Service, fields: dict[str, str], stated: str
+) -> None:
+    (address,) = address_after(quick, **fields)
+    page = quick.client.get(address).text
+    (calibration,) = re.findall(r'name="calibration" value="([^"]+)"', page)
+    form = {"calibration": unescape(calibration), "key": key_of(page), **FORM}
+    answer = quick.client.post(PATH, data=form, headers=HERE, follow_redirects=False)
+    assert answer.status_code == 303, answer.text
+    card = quick.get(answer.headers["location"].replace("/dashboard", "/v1") + "/report")
+    assert "limits every membership attack (" in card["statement"]
+    assert stated in card["statement"]
+
+
+def test_a_budget_that_prices_at_a_delta_is_offered_only_to_a_target_with_one(quick: Service) -> None:
+    filters = {
+        "at a delta": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+        "squared": {"kind": "zcdp", "rho": 1},
+    }
+    for name, budget_filter in filters.items():
+        quick.budget(name=name, filter=budget_filter)
+    offered = {
+        target: "at a delta" in quick.client.get(*address_after(quick, target=target, rho="1")).text
+        for target in ("approximate_dp", "zcdp")
+    }
+    assert offered == {"approximate_dp": True, "zcdp": False}
+
+
 def test_a_calibration_that_solved_for_something_else_leads_to_no_run(quick: Service) -> None:
     assert address_after(quick, solve_for="epsilon", noise_multiplier="9") == []
     (address,) = address_after(quick, solve_for="iterations", noise_multiplier="9")

@@ -390,7 +390,7 @@ def test_a_failed_run_says_so_and_that_its_charge_stands(service, monkeypatch):
     monkeypatch.setattr(local, "run", lambda: None)
     service.work()
     card, markdown, page = rendered(service, run)
-    assert card["statement"].startswith("Nothing was released: the run failed. Its plan was (")
+    assert card["statement"].startswith("Nothing was released: the run failed. Its plan is (")
     assert card["statement"].endswith("The charge stands: noise may have been drawn.")
     assert card["problem"]["code"] == "run_failed"
     assert card["versions"] is None
@@ -403,7 +403,7 @@ def test_a_run_that_was_cancelled_before_its_start_says_that_nothing_was_charged
     _, run = service.private()
     service.post(f"/v1/runs/{run['id']}/cancel")
     card, markdown, page = rendered(service, run)
-    assert card["statement"].startswith("Nothing was released: the run was cancelled. Its plan was (")
+    assert card["statement"].startswith("Nothing was released: the run was cancelled. Its plan is (")
     assert card["statement"].endswith("Nothing was charged.")
     check_every_fact_is_shown(card, markdown, page)
 
@@ -430,6 +430,32 @@ def test_a_public_run_has_no_books_and_says_that_its_rows_are_public(service):
     assert {"field": "dp_variant.variant_name", "value": "Custom"} in card["registry"]
     check_every_fact_is_shown(card, markdown, page)
     assert "The run has no budget: nothing was charged." in page.text
+
+
+@pytest.mark.parametrize(
+    ("risk", "in_numbers", "right"),
+    [
+        ({"advantage": 0.1234567}, "advantage at most 0.12345", "in at most 56.2 % of cases"),
+        ({"tpr": 0.2, "fpr": 0.05}, "true positive rate at most 0.", None),
+        ({"bayes_risk": 0.3, "prior": 0.5}, "Bayes risk at least 0.3", "in at most 70.0 % of cases"),
+        ({"bayes_risk": 0.1, "prior": 0.2}, "prior probability 0.2", None),
+    ],
+)
+@on_one_engine
+def test_a_limit_on_attacks_is_stated_in_every_rendering_and_nothing_more(service, risk, in_numbers, right):
+    run = service.queued(dataset_id="ds_breast_cancer", target={"kind": "attack_risk"} | risk)
+    service.work()
+    card, markdown, page = rendered(service, run)
+    assert card["target"] == {"kind": "attack_risk"} | risk
+    assert card["statement"].startswith("The released model limits every membership attack (")
+    first = page.text.partition("Appendix")[0]
+    assert in_numbers in first
+    assert right in first if right else "of cases" not in first
+    claimed = {item["field"]: item["value"] for item in card["registry"]}
+    assert claimed["dp_variant.variant_name"] == "Custom"
+    assert claimed["privacy_loss.privacy_parameters.epsilon"] is None
+    assert "proved bounds, by" in claimed["privacy_loss.privacy_parameters_details"]
+    check_every_fact_is_shown(card, markdown, page)
 
 
 @on_one_engine
