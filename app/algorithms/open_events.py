@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from pydantic import Field, ValidationError
 
@@ -16,16 +16,7 @@ from accounting.solve.open_events import OpenEvents, OpenField, Solved, solve_ev
 from accounting.targets import ApproximateDpTarget, GroupDpTarget, Target
 from app.algorithms.calibrate import NextBody
 from app.algorithms.service import remedy_of
-from app.algorithms.targets import (
-    AnyAchievedBody,
-    ApproximateDpTargetBody,
-    AttackRiskGoal,
-    GaussianDpGoal,
-    PureDpGoal,
-    ZcdpGoal,
-    achieved_body,
-    to_target,
-)
+from app.algorithms.targets import AnyAchievedBody, RunTargetBody, achieved_body, to_target
 from app.context import Context
 from app.kit.fields import Schema
 from app.kit.process_pool import too_much_work
@@ -54,10 +45,7 @@ class CalibrateEventsRequest(Schema):
         "that are to share its value; the others stay as they are. A count that is left out and not solved for is 1.",
     )
     neighboring_relation: NeighboringRelation = Field(NeighboringRelation.ADD_OR_REMOVE_ONE, strict=False)
-    target: Annotated[
-        ApproximateDpTargetBody | PureDpGoal | ZcdpGoal | GaussianDpGoal | AttackRiskGoal,
-        Field(discriminator="kind", title="EventsTarget"),
-    ]
+    target: RunTargetBody
     solve_for: Literal["noise_multiplier", "count", "sampling_probability", "batch_size"] = Field(
         "noise_multiplier",
         description="The field that is left out. `noise_multiplier`: the smallest noise that is found. `count`: the "

@@ -122,7 +122,7 @@ TargetBody = Annotated[
     Field(discriminator="kind", title="Target"),
 ]
 
-#: The targets of runs. Each is a guarantee that can be stated about the run's model.
+#: The targets of runs, of advice, and of lists of events. Each is a guarantee of what is released.
 RunTargetBody = Annotated[
     ApproximateDpTargetBody | PureDpGoal | ZcdpGoal | GaussianDpGoal | AttackRiskGoal,
     Field(discriminator="kind", title="RunTarget"),

@@ -79,11 +79,8 @@ class Form(FilledForm):
         if bound := given.get("gradient_bound"):
             amounts = ("max_grad_norm", "regularizer")
             body["gradient_bound"] = {"kind": bound} | {name: number(given[name]) for name in amounts if name in given}
-        kind = given["target"]
-        body["target"] = {"kind": "attack_risk" if kind in RISKS else kind} | {
-            name: number(given[name]) for name in TARGETS[kind] if name in given
-        }
-        if kind == FOR_GROUPS and "group_size" in given:
+        body["target"] = target_of(given)
+        if given["target"] == FOR_GROUPS and "group_size" in given:
             body["target"]["group_size"] = number(given["group_size"])
         if given["solve_for"] != "noise_multiplier":
             body["solve_for"] = given["solve_for"]
@@ -115,6 +112,13 @@ def number(text: str) -> float | int | str:
     if _NUMBER.fullmatch(text) is None or len(text) > 40:
         return text
     return int(text) if text.isdigit() else float(text)
+
+
+def target_of(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the target that a form's fields state, as the service reads it."""
+    kind = given["target"]
+    amounts = {name: number(given[name]) for name in TARGETS[kind] if name in given}
+    return {"kind": "attack_risk" if kind in RISKS else kind} | amounts
 
 
 def example_of(name: str) -> dict[str, Any]:

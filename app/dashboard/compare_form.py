@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from app.dashboard.calibration_fields import CONSTANT, TARGETS
-from app.dashboard.calibration_form import number
+from app.dashboard.calibration_fields import CONSTANT, FIRST_VALUES, RISKS, TARGETS
+from app.dashboard.calibration_form import number, target_of
 from app.dashboard.fields import Field, FilledForm
 from app.dashboard.wording import words
 
@@ -24,6 +24,7 @@ START: Mapping[str, str] = {
     "delta": "1e-6",
     "rho": "0.1",
     "mu": "1",
+    **{name: FIRST_VALUES[name] for risk in RISKS for name in TARGETS[risk]},
     "max_grad_norm": "",
     "batch_size": "",
     "iterations": "",
@@ -51,7 +52,6 @@ START: Mapping[str, str] = {
         }.items()
     },
 }
-_TARGETS = ("approximate_dp", "pure_dp", "zcdp", "gaussian_dp")
 _CHOICES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "shape": (
         ("strongly_convex", "strongly convex"),
@@ -63,7 +63,7 @@ _CHOICES: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "smooth": (("yes", "Lipschitz gradient"), ("no", "not smooth")),
     "heavy_tailed": (("no", "bounded"), ("yes", "heavy-tailed: only moments are bounded")),
-    "target": tuple((name, words(name)) for name in _TARGETS),
+    "target": tuple((name, words(name)) for name in TARGETS),
     "loader": (
         ("", "as each algorithm asks for"),
         ("poisson", "drawn by Poisson"),
@@ -163,9 +163,7 @@ class Form(FilledForm):
             "smooth": given["smooth"] == "yes",
             "heavy_tailed": given["heavy_tailed"] == "yes",
         } | ({"norm_order": number(given["norm_order"])} if "norm_order" in given else {})
-        body["target"] = {"kind": given["target"]} | {
-            name: number(given[name]) for name in TARGETS[given["target"]] if name in given
-        }
+        body["target"] = target_of(given)
         if "loader" in given:
             body["loader"] = given["loader"]
         if "max_grad_norm" in given:

@@ -13,8 +13,8 @@ from accounting.described import Described, Range, Reals, Word
 from accounting.events import MECHANISMS, SAMPLINGS
 from accounting.relations import NeighboringRelation
 from accounting.solve.open_events import OpenField
-from app.dashboard.calibration_fields import CHOICES, FIRST_VALUES, RISKS, TARGETS, label_of, pointers_of
-from app.dashboard.calibration_form import number
+from app.dashboard.calibration_fields import CHOICES, FIRST_VALUES, TARGETS, label_of, pointers_of
+from app.dashboard.calibration_form import number, target_of
 from app.dashboard.fields import Field, FilledForm
 from app.dashboard.wording import words
 
@@ -65,12 +65,10 @@ class Form(FilledForm):
         Empty fields are left out: the field that is solved for, and fields with a default.
         """
         given = {name: value for name, value in self.values.items() if value}
-        kind = given["target"]
         return {
             "events": [self._event(given, str(part)) for part in range(1, int(given["parts"]) + 1)],
             "neighboring_relation": given["neighboring_relation"],
-            "target": {"kind": "attack_risk" if kind in RISKS else kind}
-            | {name: number(given[name]) for name in TARGETS[kind] if name in given},
+            "target": target_of(given),
             "solve_for": given["solve_for"],
         }
 

@@ -21,7 +21,6 @@ from app.dashboard.forms import fresh_key, read_form
 from app.dashboard.pages import page, part_of
 from app.dashboard.wording import told_apart, words
 from app.idempotency.records import find_one
-from app.observability.request_id import request_id_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -51,7 +50,14 @@ class Form(FilledForm):
         """Return the form with the faults that the service found; a reused key is explained in words of this page."""
         if answer.body["code"] == "idempotency_key_reused":
             return replace(self, other_faults=(_SENT_BEFORE,))
-        return super().judged(answer)
+        found = super().judged(answer)
+        sections = tuple((legend, tuple(_in_own_words(each) for each in fields)) for legend, fields in found.sections)
+        return replace(found, sections=sections)
+
+
+def _in_own_words(field: Field) -> Field:
+    is_missing = field.name == "privacy_unit" and field.faults and not field.value
+    return replace(field, faults=(_NO_UNIT,)) if is_missing else field
 
 
 @router.get(PATH)
@@ -85,7 +91,9 @@ async def open_budget(request: Request, context: CurrentContext) -> Response:
     key, body, budgets = given.get("key", ""), body_of(given), await _budgets(request)
     found = _doubts(body, budgets)
     if not ({"privacy_unit", "parent_id"} & body.keys()):
-        answer = _refused(request, "/privacy_unit", _NO_UNIT)
+        # The service has a default unit, which this page does not offer. An empty unit is refused together with all
+        # other faults.
+        answer = await ask(request, "POST", "/v1/budgets", body=body | {"privacy_unit": ""}, key=key)
     elif found and not given.get("sure") and not await _was_carried_out(request, context, key):
         form = read(given, budgets)
         return page(request, "new_budget.html", status=422, form=form, key=key, answer=None, doubts=found, means=None)
@@ -105,12 +113,6 @@ async def _was_carried_out(request: Request, context: Context, key: str) -> bool
     """Return whether this form was carried out before. Then it may itself have opened the budget with the same name."""
     asked = (request.state.principal.id, key)
     return await run_in_threadpool(find_one, context.database, asked) is not None
-
-
-def _refused(request: Request, pointer: str, detail: str) -> Answer:
-    """Return a refusal by this page, in the form of the service's own."""
-    said = {"code": "missing", "detail": detail, "errors": [{"pointer": pointer, "detail": detail}]}
-    return Answer(422, {**said, "request_id": request_id_of(request.scope)})
 
 
 def _doubts(body: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -28,7 +29,19 @@ OptionalInteger = Annotated[int | None, INTEGRAL]
 
 #: Text without control characters, which no database column and no log line takes well.
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+_PRINTABLE_NAME = r"^[^\x00-\x1f\x7f]+$"
+_IDENTIFIER = r"^[a-z]+_[a-z0-9_]+$"
+_SHA256 = "^[0-9a-f]{64}$"
+#: What each form requires, for the reader of a fault.
+FORMS: Mapping[str, str] = {
+    PRINTABLE: "Control characters, such as tabs and line breaks, are not allowed here.",
+    _PRINTABLE_NAME: "Control characters, such as tabs and line breaks, are not allowed here.",
+    _IDENTIFIER: "Input should be an id, such as bud_7k2m: small letters, an underscore, small letters and digits.",
+    _SHA256: "Input should be a SHA-256 hash: 64 digits from 0 to 9 and from a to f.",
+}
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_PRINTABLE_NAME)]
+#: A SHA-256 hash, in hexadecimal digits.
+Sha256 = Annotated[str, Field(pattern=_SHA256)]
 
 
 def _said_why(value: Any) -> Any:
@@ -39,7 +52,7 @@ def _said_why(value: Any) -> Any:
 
 #: The reason that somebody gives for an action that the ledger records.
 Reason = Annotated[Name, BeforeValidator(_said_why)]
-Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z]+_[a-z0-9_]+$")]
+Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=_IDENTIFIER)]
 
 
 class EmptyRequest(Schema):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from accounting.near_names import hint, suggestion
 from app.kit import limits
+from app.kit.fields import FORMS
 from app.kit.schema_names import names_at
 from app.problems import Problem, ProblemItem, json_pointer
 
@@ -162,6 +163,11 @@ def _detail(kind: str, fault: Mapping[str, Any]) -> str:
         return _DETAILS[kind].format_map(context)
     if kind in _NUMBERS and isinstance(fault.get("input"), str):
         return f"Input should be a valid {_NUMBERS[kind]}, not a text."
+    context = fault.get("ctx", {})
+    if kind == "string_pattern_mismatch" and context.get("pattern") in FORMS:
+        return FORMS[context["pattern"]]
+    if kind == "string_too_short" and context["min_length"] == 1:
+        return "This field must not be empty."
     if kind in _QUOTABLE:
         message = str(fault["msg"]).removeprefix("Value error, ")
         return message if message.endswith(".") else message + "."

@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 
 from app.algorithms.schemas import AchievedBody, DtypeName
 from app.algorithms.targets import AchievedPureBody, AnyAchievedBody
-from app.kit.fields import Identifier, OptionalInteger, Schema
+from app.kit.fields import Identifier, OptionalInteger, Schema, Sha256
 from app.privacy.tuning import DistributionBody, NamedTrials, NegativeBinomialTrials, PoissonTrialsIn
 from app.reservations.schemas import PriceBody
 from app.runs.schemas import MetricBody, RunProblem, RunRequest
@@ -73,7 +73,7 @@ class SweepTerms(Schema):
         "does not tell the number of trials. Needed on private data; there, `release_at` moves to the time at "
         "which all trials will have ended, if that is later.",
     )
-    expected_sweep_hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+    expected_sweep_hash: Sha256 | None = Field(
         None, description="The hash in the answer of a dry run; any other sweep is refused."
     )
 

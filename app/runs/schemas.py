@@ -13,7 +13,7 @@ from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AlgorithmChoice
 from app.datasets.columns import MAX_COLUMNS
 from app.datasets.schemas import InlineCell, InlineDataset
-from app.kit.fields import Identifier, Name, OptionalInteger, Schema
+from app.kit.fields import Identifier, Name, OptionalInteger, Schema, Sha256
 from app.reservations.schemas import PlanPriceBody
 from app.tables.states import RunState
 from app.wire.answers import ChoiceBody
@@ -48,7 +48,7 @@ class RunRequest(AlgorithmChoice):
     budget_id: Identifier | None = Field(
         None, description="The budget to charge: needed for private data, optional (for practice) with public ones."
     )
-    expected_plan_hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+    expected_plan_hash: Sha256 | None = Field(
         None, description="The hash that a calibration answered; a run of any other plan is refused."
     )
     test_dataset_id: Identifier | None = Field(

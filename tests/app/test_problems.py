@@ -174,3 +174,20 @@ def test_answers_carry_the_headers_that_keep_browsers_from_guessing(reader: Test
     response = reader.get("/v1/algorithms")
     assert response.headers["x-content-type-options"] == "nosniff"
     assert response.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer", "said"),
+    [
+        ("/v1/budgets", {"name": "a\tb"}, "/name", "Control characters, such as tabs and line breaks"),
+        ("/v1/budgets", {"name": ""}, "/name", "This field must not be empty."),
+        ("/v1/runs", {"dataset_id": "Set 1"}, "/dataset_id", "Input should be an id, such as bud_7k2m"),
+        ("/v1/runs", {"expected_plan_hash": "abc"}, "/expected_plan_hash", "a SHA-256 hash: 64 digits"),
+    ],
+)
+def test_a_form_is_required_in_words_and_not_by_its_pattern(client, path, body, pointer, said):
+    answer = client.post(path, json=body, headers={"Idempotency-Key": "k"})
+    assert answer.status_code == 422
+    [found] = [each["detail"] for each in answer.json()["errors"] if each["pointer"] == pointer]
+    assert said in found
+    assert "pattern" not in found

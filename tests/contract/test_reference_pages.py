@@ -86,6 +86,7 @@ def codes_in(path: Path) -> Iterator[str]:
         "dashboard",
         "card.py",
         "card_summary.py",
+        "guarantee.py",
         "setting_types.py",
         "configuration.py",
     }

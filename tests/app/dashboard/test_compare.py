@@ -11,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.algorithms.advice import ADVISE_EXAMPLES
+from app.dashboard.calibration_fields import RISKS, TARGETS
 from app.dashboard.compare import _drawn
 from app.dashboard.compare_form import read
 from calibrators.tables import TABLES
@@ -117,13 +118,14 @@ def test_a_fault_stands_at_its_field(reader: TestClient, changed: dict[str, str]
     assert control.attributes["aria-invalid"] == "true"
 
 
-@pytest.mark.parametrize("target", ["approximate_dp", "pure_dp", "zcdp", "gaussian_dp"])
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("shape", ["strongly_convex", "polyak_lojasiewicz", "weakly_convex", "nonconvex"])
 def test_the_form_makes_the_problem(algorithms: list[dict[str, Any]], shape: str, target: str) -> None:
     form = read({"shape": shape, "target": target, "smooth": "no"}, algorithms, {"t": "T", "convex_population": "C"})
     problem = form.problem()
     assert problem["problem"] == {"shape": shape, "smooth": False, "heavy_tailed": False, "norm_order": 2}
-    assert problem["target"]["kind"] == target
+    assert problem["target"]["kind"] == ("attack_risk" if target in RISKS else target)
+    assert problem["target"].keys() == {"kind", *TARGETS[target]}
     own = {
         "strongly_convex": "strong_convexity",
         "polyak_lojasiewicz": "pl_constant",

@@ -137,7 +137,7 @@ def test_each_fault_is_at_its_field_and_what_was_typed_stays(quick: Service) -> 
     assert answer.status_code == 422
     assert marked(answer.text) == {
         "name": "This field is required.",
-        "privacy_unit": "String should match pattern '^[^\\x00-\\x1f\\x7f]+$'.",
+        "privacy_unit": "Control characters, such as tabs and line breaks, are not allowed here.",
         "epsilon": 'Input should be a number, or a decimal string such as "0.25".',
         "delta": "Input should be less than or equal to 0.5.",
         "report_delta": "Input should be a valid number, not a text.",
@@ -227,6 +227,9 @@ def test_beside_the_fields_stands_what_a_limit_means_for_one_person(quick: Servi
 def test_a_budget_is_not_opened_before_somebody_says_what_it_protects(quick: Service) -> None:
     answer = sent(quick, kind="zcdp", rho="1", privacy_unit="", name="of nobody")
     assert (answer.status_code, set(marked(answer.text))) == (422, {"privacy_unit"})
+    assert "Say what one record stands for, such as person" in marked(answer.text)["privacy_unit"]
+    several = sent(quick, kind="zcdp", rho="much", privacy_unit="", name="of nobody")
+    assert (several.status_code, set(marked(several.text))) == (422, {"privacy_unit", "rho"})
     assert "of nobody" not in {each["name"] for each in quick.get("/v1/budgets")["items"]}
 
 
