@@ -24,7 +24,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask proofs tracing cuda12 cuda13 migrate test test-all check format docs site site-version lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-screens bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask proofs tracing cuda12 cuda13 migrate test test-all check format docs site site-version lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-screens bench-first-model bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -114,6 +114,10 @@ bench-http: $(VENV)/.dev  ## compare calibrations over HTTP with the engine in p
 
 bench-screens: $(VENV)/.dev  ## compare the dashboard's screens in Chromium, at first and later visits, with a plain file; the results go to docs/measured.md
 	@$(BIN)/python -m benchmarks.screens
+	@$(BIN)/python -m benchmarks.table
+
+bench-first-model: $(VENV)/.runtime  ## time a fresh clone up to its first answer and its first charged model, by the commands of README.md and a guide; the results go to docs/measured.md
+	@$(BIN)/python -m benchmarks.first_model
 	@$(BIN)/python -m benchmarks.table
 
 bench-runs: $(VENV)/.dev  ## measure what a run costs beside its training, compare the time and memory of large runs with what is stated, and see how runs share a Dask cluster; the results go to docs/measured.md

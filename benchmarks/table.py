@@ -15,6 +15,7 @@ from benchmarks.accounting.widths import widths_section
 from benchmarks.defaults.correlated import correlated_defaults_section
 from benchmarks.defaults.markdown import defaults_section
 from benchmarks.defaults.step_sizes import step_sizes_section
+from benchmarks.first_model import first_model_section
 from benchmarks.gpu.markdown import gpu_section
 from benchmarks.http.markdown import http_section
 from benchmarks.http.uploads import uploads_section
@@ -52,6 +53,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "http": ("Calibrations over HTTP", http_section),
     "uploads": ("Uploads", uploads_section),
     "screens": ("Screens", screens_section),
+    "first_model": ("From a clone to a first model", first_model_section),
     "runs": ("Carrying out runs", runs_section),
     "memory": ("The memory of a run", memory_section),
     "minutes": ("The minutes of a default", minutes_section),

@@ -64,7 +64,7 @@ def create(
     model: Annotated[str | None, typer.Option(help="Its kind, such as softmax-regression.")] = None,
     class_priors: choices.ClassPrior = None,
     budget: Annotated[
-        str | None, typer.Option(help="Id or name of the budget that pays; private data need one.")
+        str | None, typer.Option(help="Id or name of the budget that pays; by default the data set's own.")
     ] = None,
     batch_size: choices.BatchSize = None,
     iterations: choices.Iterations = None,
@@ -138,13 +138,14 @@ def create(
         assumptions=assumptions,
     )
     server = Server(url)
+    dataset_id = server.dataset_id(dataset) if dataset else None
     fields += [
-        ("--dataset", "/dataset_id", dataset and server.dataset_id(dataset)),
+        ("--dataset", "/dataset_id", dataset_id),
         ("--dataset-version", "/dataset_version", dataset_version),
         ("--model", "/model", None),
         ("--model", "/model/kind", words(model)),
         ("--class-prior", "/model/class_priors", choices.priors_of(class_priors)),
-        ("--budget", "/budget_id", budget and server.budget_id(budget)),
+        ("--budget", "/budget_id", server.budget_id(budget) if budget else _own_budget(server, dataset_id)),
         ("--test-dataset", "/test_dataset_id", test_dataset and server.dataset_id(test_dataset)),
         ("--evaluate", "/evaluation", {} if evaluate else None),
         ("--evaluation-noise", "/evaluation/noise_multiplier", evaluation_noise),
@@ -157,6 +158,14 @@ def create(
         _follow(server, server.field(text, "id"), as_json)
     else:
         server.tell(text, as_json, _print_run)
+
+
+def _own_budget(server: Server, dataset_id: str | None) -> str | None:
+    """Return the budget that the data set is bound to; None for public data."""
+    if dataset_id is None:
+        return None
+    dataset = server.get(f"/v1/datasets/{segment(dataset_id)}")
+    return None if server.field(dataset, "public") == "True" else server.field(dataset, "budget_id")
 
 
 @commands.command("list", epilog=example("epsilond run list"))

@@ -148,3 +148,16 @@ def test_the_same_key_uploads_once(live: Live, tmp_path: Path) -> None:
     file.write_text(ROWS)
     sent = [*arguments(file, *as_options(), "--public", "--json"), "--idempotency-key", "upload of a test"]
     assert json.loads(done(*sent, env=live.env))["id"] == json.loads(done(*sent, env=live.env))["id"]
+
+
+def test_the_budget_of_the_data_pays_for_a_run_that_names_none(live: Live, tmp_path: Path) -> None:
+    file = tmp_path / "paid.csv"
+    file.write_text(ROWS + "4,0.25,green,no\n")
+    budget = opened(live, "--rho", "1", "--unit", "person", name="pays for its data")
+    done(*arguments(file, *as_options(), "--budget", budget["name"], "--name", "paid by its own"), env=live.env)
+    run = ["run", "create", "dp_gd", "--model", "logistic-regression", "--iterations", "3", "--rho", "0.1", "--json"]
+    run += ["--step-size", "0.5", "--max-grad-norm", "1"]
+    private = json.loads(done(*run, "--dataset", "paid by its own", env=live.env))
+    assert private["budget_id"] == budget["id"]
+    public = json.loads(done(*run, "--dataset", "ds_breast_cancer", env=live.env))
+    assert public["budget_id"] is None
