@@ -214,7 +214,7 @@ class _Messages(h11.Connection):
 def _check_length(request: h11.Request) -> None:
     lengths = {name for name, _ in request.headers if name in (b"content-length", b"transfer-encoding")}
     if len(lengths) > 1 or (b"transfer-encoding" in lengths and request.http_version < b"1.1"):
-        raise h11.RemoteProtocolError("two lengths of one body")
+        raise h11.RemoteProtocolError("the request gives two lengths for its body")
 
 
 def end_overdue(connections: Iterable[object], now: float | None = None) -> None:

@@ -93,8 +93,8 @@ class Evaluation:
             if time.monotonic() > self._deadline:
                 raise unprocessable(
                     "too_much_work",
-                    f"{len(answers)} of {len(values)} values took {self.seconds:g} s; ask for fewer at a time, or "
-                    "about fewer events",
+                    f"only {len(answers)} of {len(values)} values were found in {self.seconds:g} s; ask for fewer "
+                    "values at a time, or about fewer events",
                     *pointer,
                 )
             with self.context.metrics.evaluation() as found:

@@ -12,7 +12,8 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "malformed_url": (400, "The path or the query holds NUL or is not UTF-8."),
     "malformed_request": (
         400,
-        "The framework could not read the request: no HTTP/1.1, two lengths of one body, a broken multipart body.",
+        "The framework could not read the request: it is not HTTP/1.1, gives two lengths for its body, or has a "
+        "broken multipart body.",
     ),
     "unauthenticated": (
         401,

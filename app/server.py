@@ -55,8 +55,8 @@ def listen(host: str, port: int) -> socket.socket:
         connections.notice_who_vanishes(listening)
         return listening
     except (OSError, UnicodeError) as error:  # a host name that cannot be encoded raises UnicodeError
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "this is not a name of a host"
-        message = f"cannot listen on {host}, port {port}: {reason}. EPSILOND_HOST and EPSILOND_PORT choose others."
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "this is not a host name"
+        message = f"cannot listen on {host}, port {port}: {reason}. Choose others with EPSILOND_HOST and EPSILOND_PORT."
         raise CannotListen(message) from None
 
 

@@ -60,7 +60,8 @@ def _fence(given: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         ledger = ledger_url(info.data["data_dir"], info.data["database_url"])
         if location(checked if is_address else sqlite_url(Path(checked))) == location(ledger):
             raise ValueError(
-                "it is the ledger's own database; a fence that is restored with the database notices nothing"
+                "this is the ledger's own database, and a fence that is restored together with the database would "
+                "notice nothing"
             )
     return SecretStr(checked)
 
@@ -75,12 +76,12 @@ def _data_key_file(path: Path | None, info: ValidationInfo) -> Path | None:
     if path is None:
         return None
     if info.data.get("data_key") is not None:
-        raise ValueError("set this or EPSILOND_DATA_KEY, not both")
+        raise ValueError("set either this or EPSILOND_DATA_KEY, not both")
     try:
         text = path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
         raise ValueError(
-            "the file cannot be read, or is not text; it must hold 64 hexadecimal digits or base64"
+            "the file cannot be read, or is not text; it must have 32 bytes, as 64 hexadecimal digits or in base64"
         ) from None
     parse_keys(text)
     return path.absolute()
@@ -98,9 +99,7 @@ def _signing_key_file(path: Path | None) -> Path | None:
 
 def _device(device: str) -> str:
     if device == "cuda" and find_spec("cupy") is None:
-        raise ValueError(
-            "runs are to be carried out by CuPy, which is not installed; `make cuda12` or `make cuda13` installs it"
-        )
+        raise ValueError("runs need CuPy for this setting, and it is not installed: run `make cuda12` or `make cuda13`")
     return device
 
 
@@ -108,11 +107,11 @@ def _dask_scheduler(address: str | None, info: ValidationInfo) -> str | None:
     if address is None:
         return None
     if _DASK_ADDRESS.fullmatch(address) is None:
-        raise ValueError("it is not the address of a Dask scheduler, such as tls://scheduler.example:8786")
+        raise ValueError("this is not the address of a Dask scheduler such as tls://scheduler.example:8786")
     if info.data.get("device") == "cuda":
-        raise ValueError("a cluster takes the steps on its own processors; leave out this or EPSILOND_DEVICE=cuda")
+        raise ValueError("a cluster computes on its own processors: leave out either this or EPSILOND_DEVICE=cuda")
     if find_spec("distributed") is None:
-        raise ValueError("runs are to be carried out by Dask, which is not installed; `make dask` installs it")
+        raise ValueError("runs need Dask for this setting, and it is not installed: run `make dask`")
     if is_in_the_clear(address) and not info.data.get("dask_without_tls"):
         raise ValueError(
             "rows would cross the network in the clear; give the cluster certificates and a tls:// address, or set "
@@ -145,14 +144,14 @@ def _addresses(given: str) -> str:
 def _witnesses(given: str) -> str:
     words = given.split()
     if len(words) % 2:
-        raise ValueError("it is not a list of public keys, each with an address behind it")
+        raise ValueError("this is not a list of public keys, each followed by an address")
     for address in words[1::2]:
         try:
             parsed = parse_address(address)
         except ValueError as error:
             raise ValueError(f"an address is refused: {error}") from None
         if parsed.query:
-            raise ValueError("an address has a ?; scheme, host and path are enough")
+            raise ValueError("an address must have only a scheme, a host and a path, without ?")
     return given
 
 
@@ -161,7 +160,7 @@ def _public_url(given: str) -> str:
         return given
     address = parse_address(given.rstrip("/"))
     if address.query or "//" in address.path:
-        raise ValueError("it has a ? or an empty step; scheme, host and path are enough")
+        raise ValueError("the address must have only a scheme, a host and a path, without ? and without empty steps")
     return given.rstrip("/")
 
 
@@ -170,7 +169,7 @@ def _traces_url(given: str) -> str:
         return given
     parse_address(given)
     if not all(map(_is_installed, _TRACING)):
-        raise ValueError("traces are sent with OpenTelemetry, which is not installed; `make tracing` installs it")
+        raise ValueError("traces need OpenTelemetry, which is not installed: run `make tracing`")
     return given
 
 
@@ -186,7 +185,7 @@ def _networks(given: str) -> str:
         for network in given.split():
             ip_network(network)
     except ValueError:
-        raise ValueError("it is not a list of networks, such as 10.20.0.0/16 fd00:1::/32") from None
+        raise ValueError("this is not a list of networks such as 10.20.0.0/16 fd00:1::/32") from None
     return given
 
 

@@ -177,7 +177,7 @@ def answer(context: Context, request: AssumptionsRequest, principal: Principal) 
 
 def _describe(context: Context, request: AssumptionsRequest, principal: Principal) -> DataDescription:
     if (request.dataset_id is None) == (request.columns is None):
-        detail = "give dataset_id, or columns with their label; exactly one of them"
+        detail = "give either dataset_id, or columns with label"
         raise unprocessable("missing", detail, "dataset_id")
     if request.columns is not None:
         if request.label is None:
@@ -186,7 +186,7 @@ def _describe(context: Context, request: AssumptionsRequest, principal: Principa
         # No constant depends on the number of records.
         return DataDescription.of_columns(features, label)
     if request.label is not None:
-        raise unprocessable("overdetermined", "a data set has its own label: leave this out", "label")
+        raise unprocessable("overdetermined", "the data set declares its own label: leave label out", "label")
     assert request.dataset_id is not None
     with context.database.read() as session:
         reach.check(session, principal, "dataset_id", request.dataset_id)
@@ -222,7 +222,7 @@ def _check_names(given: dict[str, float], algorithm: Algorithm | None) -> None:
     known = {assumption.name for each in algorithms for assumption in each.assumptions} | _READ_HERE
     for name in given:
         if name not in known:
-            detail = f"no algorithm has this assumption; there are {', '.join(sorted(known))}"
+            detail = f"no algorithm takes this assumption; the known assumptions are {', '.join(sorted(known))}"
             raise unprocessable("unknown_assumption", detail, "assumptions", name)
 
 
@@ -255,7 +255,9 @@ def _of_coordinates(given: dict[str, float], found: dict[str, Constant], dimensi
         return {}
     if not (bound > 0.0 and order >= 2.0):
         raise unprocessable(
-            "invalid_value", "moments of coordinates are positive, and of an order of at least 2", "assumptions"
+            "invalid_value",
+            ("the moment of a coordinate must be positive, and its order must be at least 2"),
+            "assumptions",
         )
     value = moment_bound_of_coordinates(bound, order, dimension)
     if "moment_bound" in found and found["moment_bound"].value <= value:

@@ -152,12 +152,13 @@ def _check_label(choice: ModelChoice, data: DataDescription) -> None:
             "kind",
         )
     if len(data.classes) < 2:
-        detail = f"the label {data.label.name!r} has one category: there is nothing to tell apart"
+        detail = f"the label {data.label.name!r} has only one category, so a classifier has nothing to distinguish"
         raise unprocessable("label_not_categorical", detail, "model", "kind")
     if task is models.Task.BINARY and len(data.classes) != 2:
         raise unprocessable(
             "label_not_binary",
-            f"{choice.kind} needs a label of 2 categories, this one has {len(data.classes)}; use softmax_regression",
+            f"{choice.kind} needs a label with 2 categories, and this label has {len(data.classes)}; use "
+            "softmax_regression",
             "model",
             "kind",
         )

@@ -97,8 +97,8 @@ class BudgetReader:
         if relation is not None and state.relation is not relation:
             raise unprocessable(
                 "relation_mismatch",
-                f"the budget uses the relation {state.relation} and this calibration uses {relation}: a cost under one "
-                "says nothing about the other",
+                f"the budget uses the relation {state.relation} and this calibration uses {relation}: a cost under "
+                "one relation says nothing about the other",
                 "neighboring_relation",
             )
         return known

@@ -47,7 +47,7 @@ def _refusal(error: AccountingError, spec: Spec) -> Problem:
     if isinstance(error, NoCostInFilter):
         if isinstance(spec.target, BudgetTarget):
             return unprocessable(error.code, error.detail, "target", "budget_id")
-        detail = f"nothing proves this target of the noise: {error.detail}"
+        detail = f"no proof shows that this noise meets the target: {error.detail}"
         return unprocessable(error.code, detail, "target", "kind")
     if isinstance(error, Unsupported) and not error.pointer:
         return unprocessable(error.code, error.detail, "solve_for")

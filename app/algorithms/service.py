@@ -123,8 +123,8 @@ def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | O
             return "epsilon", epsilon, 1
     raise unprocessable(
         "unsupported",
-        "certificates are of epsilon at a delta above 0: ask with an approximate_dp target, or leave certificate out; "
-        f"this target is {request.target.kind}",
+        "a certificate states an epsilon at a delta above 0: use an approximate_dp target instead of "
+        f"{request.target.kind}, or leave certificate out",
         "certificate",
     )
 

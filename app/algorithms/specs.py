@@ -131,13 +131,15 @@ def _iterations(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, ba
     if fields.epochs is None:
         return fields.iterations
     if batch_size is None:
-        detail = "how many steps an epoch has depends on the batch size, which is not given; give iterations instead"
+        detail = (
+            "the number of steps in an epoch depends on the batch size, which is not given; give iterations instead"
+        )
         raise unprocessable("unsupported", detail, "epochs")
     return max(1, math.ceil(fields.epochs * dataset_size / batch_size))
 
 
 def _overdetermined(name: str) -> Problem:
-    return unprocessable("overdetermined", f"{name} is what is solved for; leave it out, or change solve_for", name)
+    return unprocessable("overdetermined", f"solve_for names {name}: leave {name} out, or change solve_for", name)
 
 
 def _missing(name: str, detail: str) -> Problem:

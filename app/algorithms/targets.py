@@ -276,14 +276,14 @@ def _approximate_dp(
     for name, value in (("epsilon", body.epsilon), ("delta", body.delta)):
         if unknown == name and value is not None:
             raise unprocessable(
-                "overdetermined", f"{name} is what is solved for; leave it out of the target", "target", name
+                "overdetermined", f"solve_for names {name}: leave {name} out of the target", "target", name
             )
         if unknown != name and value is None:
             raise unprocessable("missing", f"this target needs {name}", "target", name)
     if body.group_size > 1 and (body.epsilon is None or body.delta is None):
         detail = (
-            "an open epsilon or delta is found only for single records: leave group_size out, and ask /v1/account "
-            f"about the events of the answer with group_size {body.group_size}"
+            "epsilon or delta can be solved for only if the guarantee is for single records: leave group_size "
+            f"out, and ask /v1/account about the events of the answer with group_size {body.group_size}"
         )
         raise unprocessable("unsupported", detail, "target", "group_size")
     if body.epsilon is None:
@@ -307,7 +307,7 @@ def _attack_risk(body: AttackRiskGoal) -> AdvantageTarget | TruePositiveRateTarg
         raise unprocessable("missing", words, "target", "advantage")
     names = next(names for names in _RISKS if given[0] in names)
     if other := [name for name in given if name not in names]:
-        words = "give advantage, or tpr at fpr, or bayes_risk at prior; not two of them"
+        words = "give only one of these: advantage, tpr with fpr, or bayes_risk with prior"
         raise unprocessable("overdetermined", words, "target", other[0])
     if missing := [name for name in names if name not in given]:
         words = f"this target needs {missing[0]}: it limits {names[1]} at {names[0]}"

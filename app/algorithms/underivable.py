@@ -98,5 +98,8 @@ def _reasons(model: Model, domain: Domain | None) -> Iterator[tuple[str, str]]:
 
 def _of_a_mean() -> Iterator[tuple[str, str]]:
     """Yield constants that only the request can leave open, since bounded records have them all."""
-    words = "The request gives the bound of another moment. Both have the same order: give this one at that order."
+    words = (
+        "The request gives a bound on another moment. Both moments must have the same order, so give this bound "
+        "at the order of the other."
+    )
     yield from ((name, words) for name in ("moment_bound", "coordinate_moment_bound"))

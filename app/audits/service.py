@@ -63,7 +63,7 @@ def carry_out(context: Context, request: AuditRequest, principal: Principal) -> 
     if not plan.is_executable:
         raise unprocessable(
             "missing",
-            "an audit carries the plan out, and this one has no step size: give hyperparameters.step_size",
+            "an audit carries out the plan, and this plan has no step size: give hyperparameters.step_size",
             "calibration",
             "hyperparameters",
             "step_size",
@@ -154,7 +154,7 @@ def audit_body(stored: Audit) -> AuditBody:
 def _plan(context: Context, request: AuditRequest, principal: Principal) -> tuple[Plan, Layout]:
     """Return the attacked plan, and the layout of the vector that an evaluation of it would release."""
     if (request.run_id is None) == (request.calibration is None):
-        raise unprocessable("missing", "give run_id or calibration; exactly one of them", "calibration")
+        raise unprocessable("missing", "give either run_id or calibration", "calibration")
     if request.run_id is not None:
         with context.database.read() as session:
             reach.check(session, principal, "run_id", request.run_id)

@@ -100,8 +100,8 @@ def rotate(context: Context, purpose: Purpose) -> int:
     """
     if purpose is Purpose.CONTENT:
         raise SecretRefused(
-            "The content secret is never rotated: under another one, the same rows would be new to the service, and "
-            "could be bound to a second root budget. Nothing was changed."
+            "The content secret is never rotated: with another secret, the service would not recognise the rows "
+            "that it knows, and they could be bound to a second root budget. Nothing was changed."
         )
     admit(context)
     with context.database.read() as session:
@@ -136,13 +136,13 @@ def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bo
         SecretRefused: it is the newest version, or there is none of that number, or keys are still under it.
     """
     if purpose is Purpose.CONTENT:
-        raise SecretRefused("The content secret has one version for ever. Nothing was changed.")
+        raise SecretRefused("The content secret never gets another version. Nothing was changed.")
     revoked: list[str] = []
     with context.database.write() as session:
         versions.lock(session, purpose)
         row = session.get(SecretVersion, (purpose, version))
         if row is None or row.retired_at is not None:
-            raise SecretRefused(f"There is no version {version} of the {purpose.words} that is in use.")
+            raise SecretRefused(f"No version {version} of the {purpose.words} is in use.")
         if version == versions.newest(session, purpose):
             raise SecretRefused(f"Version {version} of the {purpose.words} is the newest one. Rotate first.")
         now = context.clock()
@@ -154,8 +154,9 @@ def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bo
             left = [key for key in under if not key.is_account]
             if left and not revokes_keys:
                 raise SecretRefused(
-                    f"{len(left)} API key(s) are still under version {version}, such as {left[0].id}. A key changes "
-                    "over when it is used. Wait, or revoke those that are left with --revoke-keys."
+                    f"{len(left)} API key(s) are still under version {version}, such as {left[0].id}. A key moves "
+                    "to the newest version when it is used. Wait, or revoke the remaining keys with "
+                    "--revoke-keys."
                 )
             for key in left:
                 if key.secret_version == version:
@@ -191,8 +192,10 @@ def _check(material: SecretMaterial, known: Sequence[SecretVersion]) -> None:
     if faults:
         raise SecretRefused(
             " ".join(faults)
-            + " Use the secrets of the other servers of this database, by a shared data folder or the same settings, "
-            "or restore them from its backup (docs/operating/secrets.md)."
+            + (
+                " All servers of a database need the same secrets: share the data folder or the settings of the "
+                "other servers, or restore the secrets from a backup (docs/operating/secrets.md)."
+            )
         )
 
 

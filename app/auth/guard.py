@@ -161,8 +161,8 @@ class Guard:
         token = _token(headers)
         if token is None:
             detail = (
-                "This server needs a key: send one header `Authorization: Bearer epsilond_...`, or a token of its "
-                "provider of accounts where it has one."
+                "This server needs a key: send one header `Authorization: Bearer epsilond_...`. A token of the "
+                "server's provider of accounts works, too, if the server has such a provider."
             )
             raise Problem(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="epsilond"'})
         principal = self.memory.principal(token, ask=True)
@@ -228,13 +228,13 @@ def check_loopback(scope: Scope, headers: Headers) -> None:
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
     forwarding = sorted(name for name in headers if name in _FORWARDING or name.startswith(_FORWARDING_PREFIX))
     if not _is_loopback(scope.get("client")):
-        reason = "the peer is another machine"
+        reason = "the request comes from another machine"
     elif len(hosts) != 1 or not _LOOPBACK_HOST.fullmatch(hosts[0]):
-        reason = "the Host is not localhost, 127.0.0.1 or [::1]"
+        reason = "the header Host is not localhost, 127.0.0.1 or [::1]"
     elif origins and [origin.lower() for origin in origins] != [f"{scope['scheme']}://{hosts[0]}".lower()]:
-        reason = "the Origin is another site"
+        reason = "the header Origin names another site"
     elif forwarding:
-        reason = f"the header {forwarding[0]} shows a proxy"
+        reason = f"the header {forwarding[0]} shows that a proxy forwarded the request"
     else:
         return
     detail = (

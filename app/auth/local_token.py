@@ -53,9 +53,10 @@ def settle(context: Context) -> bool:
         write_private_once(context.settings.local_token_file, line.encode())
         if read(context.settings) is None:
             raise NotPrivate(
-                "The file local-token in the data folder must be a plain file with the token, owned by this user and "
-                "closed to all others (mode 0600). It is not. Remove it, and start again; where files of mode 0600 "
-                "are not possible, create a key: `epsilond keys create --name NAME --scope admin`."
+                "The file local-token in the data folder must be a plain file with the token, owned by this user, "
+                "with the mode 0600, which closes it to all others. This file is not. Remove it, and start again. "
+                "If files cannot have the mode 0600 here, create a key: `epsilond keys create --name NAME --scope "
+                "admin`."
             )
     if _keys_exist(context):  # another process made one since the first look, and found no file to remove
         remove(context)
@@ -100,10 +101,10 @@ def needed() -> Problem:
     """Return the answer to requests without a token that ask for more than a calculation."""
     return _refusal(
         "unauthenticated",
-        "This server has no key yet. From this machine, calculations that name no budget and no data set need nothing; "
-        "everything else needs the token that the server's start wrote into the file `local-token` in its data folder "
-        "(`var`, unless EPSILOND_DATA_DIR says otherwise), readable by the service's user alone. Its one line is the "
-        "header to send: `curl -H @var/local-token ...`.",
+        "This server has no key yet. From this machine, calculations that name no budget and no data set need no "
+        "token. Everything else needs the token in the file `local-token`, which the server wrote into its data "
+        "folder when it started (`var`, unless EPSILOND_DATA_DIR says otherwise). Only the service's user can "
+        "read the file. Its one line is the header to send: `curl -H @var/local-token ...`.",
     )
 
 
@@ -121,9 +122,9 @@ def ended() -> Problem:
     """Return the answer to requests with the local token to a server with keys."""
     return _refusal(
         "invalid_key",
-        "This is the token of a server without keys. It ended when the first key was made, and stays ended if all keys "
-        "are revoked. Send a key: `Authorization: Bearer epsilond_...`; on the machine itself `epsilond keys create` "
-        "makes one.",
+        "This is the token of a server without keys. It became invalid when the first key was made, and it stays "
+        "invalid even if all keys are revoked. Send a key: `Authorization: Bearer epsilond_...`; on the machine "
+        "itself `epsilond keys create` makes one.",
     )
 
 

@@ -153,7 +153,10 @@ def enter(session: Session, context: Context, kind: EntryKind, key_id: str, prin
 def _paths(session: Session, terms: Terms) -> list[str]:
     assert terms.budgets is not None, "the caller looked"
     if Scope.ADMIN in terms.scopes:
-        detail = "admin makes keys of every right, so it cannot be held to some budgets: leave one of the two out"
+        detail = (
+            "a key with the scope admin can make keys with every right, so it cannot be limited to some budgets: "
+            "leave out the scope admin or the budgets"
+        )
         raise unprocessable("contradiction", detail, "budgets")
     paths = []
     for number, budget_id in enumerate(terms.budgets):
@@ -239,15 +242,18 @@ def rotate_key(
     repository.lock_all(session)
     key, now = get_key(session, key_id), context.clock()
     if key.is_account:
-        detail = "An account of a provider has no token that this service has made. To bar the account, revoke it."
+        detail = (
+            "This is an account of a provider, so the service has made no token that it could replace. To bar the "
+            "account, revoke it."
+        )
         raise Problem(409, "account_has_no_token", detail)
     if key.has_ended(now):
         raise _has_ended(key)
     until = key.previous_token_until
     if overlap and until is not None and until > now:
         detail = (
-            f"The key was rotated shortly before, and its last token is good until {format_moment(until)}. Wait, or "
-            "give overlap_s 0, which ends every older token at once."
+            f"The key was rotated shortly before, and its previous token is valid until {format_moment(until)}. "
+            "Wait, or give overlap_s 0, which ends every older token at once."
         )
         raise Problem(409, "rotation_in_progress", detail)
     token = _new_token(key.id)
@@ -380,7 +386,7 @@ def _new_token(key_id: str) -> str:
 
 def _has_ended(key: ApiKey) -> Problem:
     how = "revoked" if key.revoked_at is not None else "past its time"
-    return Problem(409, "key_has_ended", f"The key is {how}, and no token makes it live again: create another key.")
+    return Problem(409, "key_has_ended", f"The key is {how}, and a new token would not revive it: create another key.")
 
 
 def quotas_of(session: Session, context: Context, principal: Principal) -> list[tuple[Quota, int, int]]:

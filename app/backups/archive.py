@@ -100,18 +100,21 @@ class ArchiveReader:
         infos = archive.infolist()
         self._infos = {info.filename: info for info in infos}
         if len(self._infos) < len(infos):
-            raise ArchiveRefused("It has two members with the same name.")
+            raise ArchiveRefused("The archive has two members with the same name.")
         for info in infos:
             if info.compress_type not in _COMPRESSIONS or info.flag_bits & _ENCRYPTED:
-                raise ArchiveRefused(f"Its member {info.filename!r} is not stored as this program stores it.")
+                raise ArchiveRefused(
+                    f"The archive's member {info.filename!r} is not stored in the way in which this program stores "
+                    "members."
+                )
         self._text = self._small(_MANIFEST, _MOST_MANIFEST_BYTES)
         self._seal = self._small(_SEAL, _PART_BYTES)
         self.manifest = read_manifest(self._text)
         expected = {_MANIFEST, _SEAL, *(content.member for content in self.manifest.contents)}
         for name in sorted(expected - self._infos.keys()):
-            raise ArchiveRefused(f"Its member {name!r} is missing.")
+            raise ArchiveRefused(f"The archive's member {name!r} is missing.")
         for name in sorted(self._infos.keys() - expected):
-            raise ArchiveRefused(f"Its member {name!r} is not in its manifest.")
+            raise ArchiveRefused(f"The archive's member {name!r} is not in the manifest.")
 
     def check_seal(self, seal: Seal) -> None:
         """Check that the manifest is the one that was written.
@@ -121,8 +124,8 @@ class ArchiveReader:
         """
         if not hmac.compare_digest(seal(self._text).encode(), self._seal):
             raise ArchiveRefused(
-                "Its seal does not fit this content secret: the archive was changed after it was made, or the secret "
-                "here belongs to another ledger."
+                "The archive's seal does not match this content secret: the archive was changed after it was "
+                "made, or the secret here belongs to another ledger."
             )
 
     def check(self, done: Done) -> None:
@@ -156,7 +159,7 @@ class ArchiveReader:
         for line in self._hashed(table, done, lambda member, left: member.readline(min(left, MOST_ROW_BYTES))):
             if not line.endswith(b"\n"):
                 raise ArchiveRefused(
-                    f"A row of the table {table.name} has no end, or is longer than any that is written."
+                    f"A row of the table {table.name} does not end, or is longer than any row that this program writes."
                 )
             rows += 1
             yield line
@@ -178,20 +181,24 @@ class ArchiveReader:
                     done(len(part))
                     yield part
         except _NOT_AN_ARCHIVE as error:
-            raise ArchiveRefused(f"Its member {content.member!r} cannot be read: {error}.") from None
+            raise ArchiveRefused(f"The archive's member {content.member!r} cannot be read: {error}.") from None
         if size != content.bytes or digest.hexdigest() != content.sha256:
-            raise ArchiveRefused(f"Its member {content.member!r} is not what was written: size or hash differ.")
+            raise ArchiveRefused(
+                f"The archive's member {content.member!r} was changed: its size or its hash differs from the manifest."
+            )
 
     def _small(self, name: str, most: int) -> bytes:
         if name not in self._infos:
-            raise ArchiveRefused(f"It has no member {name!r}: it is not a backup of this service, or not a whole one.")
+            raise ArchiveRefused(
+                f"The archive has no member {name!r}: it is not a backup of this service, or it is incomplete."
+            )
         try:
             with self._archive.open(self._infos[name]) as member:
                 text = member.read(most + 1)
         except _NOT_AN_ARCHIVE as error:
-            raise ArchiveRefused(f"Its member {name!r} cannot be read: {error}.") from None
+            raise ArchiveRefused(f"The archive's member {name!r} cannot be read: {error}.") from None
         if len(text) > most:
-            raise ArchiveRefused(f"Its member {name!r} is longer than any that this program writes.")
+            raise ArchiveRefused(f"The archive's member {name!r} is longer than any member that this program writes.")
         return text
 
 
@@ -207,7 +214,7 @@ def open_archive(path: Path) -> Iterator[ArchiveReader]:
         try:
             archive = zipfile.ZipFile(file)
         except _NOT_AN_ARCHIVE as error:
-            raise ArchiveRefused(f"It is not an archive, or not a whole one: {error}.") from None
+            raise ArchiveRefused(f"This is not an archive, or it is incomplete: {error}.") from None
         with archive:
             yield ArchiveReader(archive)
 

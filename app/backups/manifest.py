@@ -135,19 +135,20 @@ def read_manifest(text: bytes) -> Manifest:
         head = _Head.model_validate_json(text)
         if head.version != FORMAT_VERSION:
             raise ArchiveRefused(
-                f"It is a backup of version {head.version}, and this program reads version {FORMAT_VERSION}. Restore "
-                "it with the program that made it, and upgrade then."
+                f"The backup has the format version {head.version}, and this program reads version "
+                f"{FORMAT_VERSION}. Restore the backup with the program that made it, and upgrade afterwards."
             )
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, fault["loc"]))
         raise ArchiveRefused(
-            f"Its manifest is not what this program writes: {where or 'text'}: {fault['msg']}."
+            f"The archive's manifest does not have the form that this program writes: {where or 'text'}: "
+            f"{fault['msg']}."
         ) from None
     names = [content.member for content in manifest.contents]
     if len(set(names)) < len(names):
-        raise ArchiveRefused("Its manifest names a member twice.")
+        raise ArchiveRefused("The archive's manifest names a member twice.")
     return manifest
 
 

@@ -125,8 +125,9 @@ def _check_fence(context: Context, manifest: Manifest) -> None:
         return
     if kept is not None and kept.ledger_id != manifest.ledger.ledger_id:
         raise RestoreRefused(
-            f"The fence is that of the ledger {kept.ledger_id}, and the backup is of {manifest.ledger.ledger_id}. "
-            "EPSILOND_FENCE or the data folder is that of another service. Nothing was changed."
+            f"The fence belongs to the ledger {kept.ledger_id}, and the backup to the ledger "
+            f"{manifest.ledger.ledger_id}. EPSILOND_FENCE or the data folder belongs to another service. Nothing "
+            "was changed."
         )
 
 
@@ -153,14 +154,14 @@ def _is_empty(database: Database) -> bool:
 def _require_empty(context: Context) -> None:
     if not _is_empty(context.database):
         raise RestoreRefused(
-            "The database that EPSILOND_DATABASE_URL names has something in it already. A backup goes into an empty "
-            "one, so that nothing is lost; on SQLite there must be no file. Nothing was changed."
+            "The database that EPSILOND_DATABASE_URL names is not empty. A backup is restored only into an empty "
+            "database, so that nothing is lost; with SQLite, the file must not exist. Nothing was changed."
         )
     for name in _FOLDERS:
         folder = context.settings.data_dir / name
         if folder.is_dir() and any(folder.iterdir()):
             raise RestoreRefused(
-                f"The folder {folder} has something in it already. A backup goes into an empty data folder, which may "
+                f"The folder {folder} is not empty. A backup is restored only into an empty data folder, which may "
                 "hold the secrets and the fence. Nothing was changed."
             )
 
@@ -169,7 +170,9 @@ def _require_room(context: Context, manifest: Manifest) -> None:
     folder = make_private_folder(context.settings.data_dir)
     free, needed = shutil.disk_usage(folder).free, manifest.total_bytes
     if needed > free:
-        raise RestoreRefused(f"The backup holds {needed} bytes, and {folder} has room for {free}. Nothing was changed.")
+        raise RestoreRefused(
+            f"The backup needs {needed} bytes, and only {free} are free in {folder}. Nothing was changed."
+        )
 
 
 def _clear(context: Context) -> None:
@@ -225,7 +228,7 @@ def _write_database(database: Database, archive: ArchiveReader, done: Done) -> N
     try:
         with schema_changes(database) as connection:
             if inspect(connection).get_table_names():
-                raise RestoreRefused("Something was written to the database meanwhile. Nothing was changed.")
+                raise RestoreRefused("Another process wrote to the database during the restore. Nothing was changed.")
             _migrate(connection, manifest.revision)
             with _open_tables(connection):
                 _require_same_tables(connection, manifest)
@@ -239,7 +242,7 @@ def _write_database(database: Database, archive: ArchiveReader, done: Done) -> N
     except (IntegrityError, DataError, BrokenReferences) as error:
         # Only the first line of the driver's message, since the lines after it may quote rows.
         words = str(getattr(error, "orig", error)).partition("\n")[0]
-        raise ArchiveRefused(f"Its rows do not fit together: {words}.") from None
+        raise ArchiveRefused(f"The rows of the backup do not fit together: {words}.") from None
 
 
 def _migrate(connection: Connection, revision: str) -> None:
@@ -247,8 +250,8 @@ def _migrate(connection: Connection, revision: str) -> None:
         upgrade_within(connection, revision)
     except UnknownRevision:
         raise RestoreRefused(
-            f"The backup is of the schema {revision}, which this version does not know. Restore it with the version "
-            "that made it, or a newer one. Nothing was changed."
+            f"The backup has the schema {revision}, which this version does not know. Restore it with the version "
+            "that made it, or with a newer one. Nothing was changed."
         ) from None
 
 
@@ -332,4 +335,4 @@ def _check_books(connection: Connection, said: LedgerFacts) -> None:
         except BackupRefused as error:
             raise RestoreRefused(f"{error} Nothing was changed.") from None
     if found != said:
-        raise ArchiveRefused("Its books are not those that its manifest names.")
+        raise ArchiveRefused("The books in the backup are not the ones that its manifest names.")

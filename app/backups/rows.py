@@ -66,7 +66,7 @@ def kind_of(column: sa.Column[Any]) -> Kind:
     for known, kind in _OF_SQL:
         if isinstance(type_, known):
             return kind
-    raise TypeError(f"a backup has no kind for the column {column.table.name}.{column.name}, of type {column.type!r}")
+    raise TypeError(f"a backup cannot hold the column {column.table.name}.{column.name} of the type {column.type!r}")
 
 
 def read(dialect: str, table: str, columns: Mapping[str, Kind], order: Sequence[str]) -> sa.Select[Any]:
@@ -113,13 +113,15 @@ def decoded(table: str, columns: Mapping[str, Kind], line: bytes) -> dict[str, A
     try:
         values = json.loads(line)
         if type(values) is not list or len(values) != len(columns):
-            raise ValueError("it has another number of values than the table has columns")
+            raise ValueError("its number of values differs from the table's number of columns")
         return {
             name: None if value is None else _DECODERS[kind](value)
             for (name, kind), value in zip(columns.items(), values, strict=True)
         }
     except (ValueError, TypeError, RecursionError) as error:
-        raise ArchiveRefused(f"A row of the table {table} is not what this program writes: {error}.") from None
+        raise ArchiveRefused(
+            f"A row of the table {table} does not have the form that this program writes: {error}."
+        ) from None
 
 
 def _encode(table: str, name: str, kind: Kind, value: Any) -> Any:
@@ -137,7 +139,7 @@ def _as_it_is(value: Any) -> Any:
 def _moment(value: Any) -> datetime:
     moment = datetime.fromisoformat(_checked(str)(value))
     if moment.tzinfo is None:
-        raise ValueError("a moment has no time zone")
+        raise ValueError("a time has no time zone")
     return moment
 
 

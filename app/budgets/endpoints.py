@@ -174,7 +174,7 @@ def correct_charge(
             )
             return Instruction(command, principal.id, request.reservation_id)
         if not events:
-            raise unprocessable("missing", "without reservation_id, events says what was released", "events")
+            raise unprocessable("missing", "without reservation_id, events must say what was released", "events")
         quote = quotes.quote(context, budget_id, events, charge_delta=charge_delta)
         return Instruction(Charge(new_id("res"), events, quote, request.reason, charge_delta), principal.id, budget_id)
 

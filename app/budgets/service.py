@@ -57,7 +57,7 @@ def check_place(session: Session, principal: Principal, parent_id: str | None) -
     if principal.budgets is None:
         return
     if parent_id is None:
-        raise reach.beyond("a budget that it opens needs one of them as parent_id")
+        raise reach.beyond("a budget that this key opens needs one of those budgets as parent_id")
     if not reach.is_reached(session, principal, "budget_id", parent_id):
         raise _unknown_parent(parent_id)
 
@@ -110,14 +110,14 @@ def _parent(session: Session, request: BudgetRequest, parent_id: str) -> Budget:
     if parent.neighboring_relation != request.neighboring_relation:
         raise unprocessable(
             "relation_mismatch",
-            f"the parent counts under {parent.neighboring_relation}; a charge here is charged there, so the relations "
-            "must be the same",
+            f"the parent uses the relation {parent.neighboring_relation}; every charge of this budget is charged "
+            "to the parent, too, so both must use the same relation",
             "neighboring_relation",
         )
     if request.privacy_unit not in (None, parent.privacy_unit):
         raise unprocessable(
             "privacy_unit_mismatch",
-            f"the parent protects the unit {parent.privacy_unit!r}; leave privacy_unit out to take it over",
+            f"the parent protects the unit {parent.privacy_unit!r}; leave privacy_unit out to use the parent's",
             "privacy_unit",
         )
     if parent.path.count("/") + 2 > MAX_DEPTH:

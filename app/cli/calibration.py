@@ -183,8 +183,8 @@ def advise(
 def _refuse_budgets(named: bool, path: str) -> None:
     if named:
         fail(
-            "Only its server knows what a budget has left, and this command asks no server: send this request to its "
-            f"POST {path}."
+            "Only the server of a budget knows what is left of the budget, and this command asks no server: send "
+            f"the request to the server's POST {path}."
         )
 
 

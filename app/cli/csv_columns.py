@@ -33,7 +33,9 @@ def check_header(file: Path, declared: Collection[str], ignored: Collection[str]
         typer.BadParameter: the names are not those of the file.
     """
     if both := sorted({*declared} & {*ignored}):
-        raise typer.BadParameter(f"declared, and so not to be ignored: {', '.join(both)}", param_hint=_OPTION)
+        raise typer.BadParameter(
+            (f"these columns are declared, so they cannot be ignored: {', '.join(both)}"), param_hint=_OPTION
+        )
     if file.suffix.lower() != ".csv":
         return
     try:

@@ -84,7 +84,8 @@ def re_encrypt(as_json: AsJson = False) -> None:
             )
     if outcome.unreadable:
         print_warnings(
-            f"{path} does not open. Restore it from a backup, set the key that is missing, or delete its data set."
+            f"{path} cannot be decrypted. Restore it from a backup, set the key that is missing, or delete its "
+            "data set."
             for path in outcome.unreadable
         )
     if outcome.left or outcome.unreadable:
@@ -135,9 +136,9 @@ def _key_file(settings: Settings) -> KeyFile:
         return keys
     if settings.encryption.is_on:
         fail(
-            "EPSILOND_DATA_KEY holds the keys themselves, which no command can change. Name a file that holds them in "
-            "EPSILOND_DATA_KEY_FILE; or start all processes with the new key behind the others, then with it before "
-            "them, re-encrypt, and leave the old key out."
+            "EPSILOND_DATA_KEY holds the keys themselves, which no command can change. Name a file that holds "
+            "them in EPSILOND_DATA_KEY_FILE; or restart all processes with the new key behind the others, restart "
+            "them with the new key in front, re-encrypt, and remove the old key."
         )
     fail("No data key is set: EPSILOND_DATA_KEY_FILE names a file that holds one.")
 

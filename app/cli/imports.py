@@ -86,7 +86,7 @@ def _text_of(file: Path) -> str:
     except OSError as error:
         fail(f"Cannot read {file}: {error.strerror}.")
     except UnicodeDecodeError:
-        fail(f"Cannot read {file}: it is not a text in UTF-8.")
+        fail(f"Cannot read {file}: it is not text in UTF-8.")
 
 
 def _print(found: Mapping[str, Any]) -> None:

@@ -53,10 +53,10 @@ def create_key(
     if not 1 <= len(name) <= 200 or not name.isprintable():
         fail("--name takes 1 to 200 printable characters.")
     if budget and len(budget) > auth.MAX_BUDGETS:
-        fail(f"--budget is given {auth.MAX_BUDGETS} times at most.")
+        fail(f"--budget may be given at most {auth.MAX_BUDGETS} times.")
     lifetime = None if expires_in is None else _duration("--expires-in", expires_in)
     if lifetime == timedelta(0):
-        fail("--expires-in 0 makes a key that has ended.")
+        fail("--expires-in 0 would make a key that has already ended.")
     with open_context() as context:
         require_data_folder(context.settings)
         require_schema(context)
@@ -177,7 +177,7 @@ def _duration(option: str, text: str) -> timedelta:
     found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
     duration = None if found is None else timedelta(seconds=int(found[1]) * _SECONDS[found[2] or "s"])
     if duration is None or duration > timedelta(days=_MOST_DAYS):
-        fail(f"{option} takes a number with s, m, h or d behind it, such as 90d, and {_MOST_DAYS}d at most.")
+        fail(f"{option} takes a number followed by s, m, h or d, such as 90d; the most is {_MOST_DAYS}d.")
     return duration
 
 
@@ -189,8 +189,8 @@ def _hand_out(key_id: str, token: str, target: int | None, output: Path | None, 
         except OSError as error:
             output.unlink()
             fail(
-                f"{key_id} is made, but its token could not be written to {output}: {error.strerror}. `epsilond keys "
-                f"rotate {key_id}` gives it another."
+                f"The key {key_id} was made, but its token could not be written to {output}: {error.strerror}. "
+                f"`epsilond keys rotate {key_id}` gives it another."
             )
     if target is None and not as_json:
         print_error(f"{key_id} is the id of the key. Its token is shown this once:")

@@ -83,9 +83,12 @@ def verify_ledger(
     charge alone.
     """
     if export is not None and checkpoint is not None and public_key is None:
-        fail("A checkpoint is verified with --public-key, which was kept with it (`ledger public-key` prints it).")
+        fail(
+            "--checkpoint needs --public-key, the key that was kept with the checkpoint (`ledger public-key` "
+            "prints it)."
+        )
     if export is not None and proofs:
-        fail("Certificates are in the database, and in no export: verify them without --export.")
+        fail("An export has no certificates, because they are only in the database: verify them without --export.")
     if checkpoint is None and (witness or quorum):
         fail("Witnesses cosign a checkpoint: name one with --checkpoint.")
     past = None if since is None else _read_past(since)
@@ -278,7 +281,7 @@ def acknowledge_loss(
             _print_found(fence_of(context).check(), context.settings, as_json)
             return
         if not reason:
-            fail("--reason says why the loss is acknowledged, such as 'the disk failed; backup of Monday'.")
+            fail("Give --reason: why the loss is acknowledged, such as 'the disk failed; backup of Monday'.")
         try:
             done = losses.acknowledge(context, reason)
         except losses.NothingToAcknowledge as error:
@@ -345,7 +348,7 @@ def _print_judgements(report: PriceReport) -> None:
 def _read_past(path: Path) -> Past:
     past, verdict = _of_file(path, lambda: read_past(path))
     if not verdict.valid:
-        fail(f"The older export cannot serve for comparison: {verdict.in_words()}.")
+        fail(f"The older export cannot be used for the comparison: {verdict.in_words()}.")
     return past
 
 
@@ -368,7 +371,7 @@ def _read_text(path: Path) -> str:
     try:
         return _of_file(path, path.read_bytes).decode()
     except UnicodeDecodeError:
-        fail(f"Cannot read {path}: it is not a text in UTF-8.")
+        fail(f"Cannot read {path}: it is not text in UTF-8.")
 
 
 class Watched(Past):

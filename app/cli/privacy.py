@@ -41,7 +41,7 @@ def _steps(steps: int | None, epochs: int | None, per_epoch: int | None) -> int:
     if epochs is None:
         return 1 if steps is None else steps
     if steps is not None:
-        raise typer.BadParameter("say how many epochs, or how many steps, and not both", param_hint="--epochs")
+        raise typer.BadParameter("give the number of epochs or the number of steps, not both", param_hint="--epochs")
     if per_epoch is None:
         raise typer.BadParameter(
             "epochs need a --sample-rate, --steps-per-epoch, or --batch-size with --dataset-size, which give their "
@@ -121,7 +121,7 @@ def account(
     which a ledger would charge.
     """
     if sampling_probability is not None and sample_rate is not None:
-        raise typer.BadParameter("leave one of the two out: they are the same", param_hint="--sample-rate")
+        raise typer.BadParameter("both options mean the same: leave one of them out", param_hint="--sample-rate")
     named, typed = "--sampling-probability", sampling_probability
     if sample_rate is not None:
         named, typed = "--sample-rate", sample_rate

@@ -68,7 +68,10 @@ class Asked:
             typer.BadParameter: an option gives a field.
         """
         if self.body:
-            raise typer.BadParameter("it takes the place of the options; give one or the other", param_hint="--request")
+            raise typer.BadParameter(
+                ("the file replaces all other options of the request: give either the file or the options"),
+                param_hint="--request",
+            )
         self.body, self.places = read_request(file), {"": _name(file)}
 
 

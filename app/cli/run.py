@@ -211,7 +211,7 @@ def model(
     This shows its parameters, the features they belong to, and the classes.
     """
     if file_format is ModelFormat.NPZ and output is None:
-        raise typer.BadParameter("npz is for a file; give --output", param_hint="--format")
+        raise typer.BadParameter("npz is a binary format: name a file with --output", param_hint="--format")
     _write(Server(url).get(f"/v1/runs/{segment(run_id)}/model", {"format": file_format}, accept="*/*"), output)
 
 

@@ -81,7 +81,9 @@ def save_secrets(
     else:
         print_text(f"{', '.join(sorted(found))}: in {file}, readable only by its owner. Keep it away from backups.")
     if is_encrypted:
-        print_warnings(["The data key (EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE) is not in it: keep it yourself."])
+        print_warnings(
+            [("The data key (EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE) is not in this file: keep it yourself.")]
+        )
 
 
 @commands.command("rotate", epilog=example("epsilond secrets rotate keys"))

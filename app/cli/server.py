@@ -331,7 +331,7 @@ def _checked(url: str) -> SplitResult:
     if not is_one or not url.isascii() or not url.isprintable():
         fail("--url, or EPSILOND_URL, is not the address of a server, such as https://epsilond.example.")
     if parts.username is not None or parts.query or parts.fragment:
-        fail("--url, or EPSILOND_URL, holds more than an address: a key belongs into EPSILOND_API_KEY.")
+        fail("--url, or EPSILOND_URL, must be an address and nothing else: put the key into EPSILOND_API_KEY.")
     return parts
 
 

@@ -69,7 +69,7 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
     except DATABASE_FAILURES as error:
         # The driver's own message would quote the address, which may contain a password.
         if database.is_sqlite:
-            hint = "May this user write its file and folder?"
+            hint = "Check that this user may write to the file and to its folder."
         else:
             hint = why_not_connected(error) or "Is it running?"
         fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). {hint}")
@@ -187,8 +187,8 @@ def _require_database(settings: Settings) -> None:
     file = sqlite_file(settings.sqlalchemy_url)
     if file is not None and not file.exists():
         fail(
-            f"There is no database at {file.absolute()}. EPSILOND_DATA_DIR and EPSILOND_DATABASE_URL name another; "
-            "`epsilond migrate`, or `serve --migrate`, makes a new one."
+            f"There is no database at {file.absolute()}. `epsilond migrate`, or `serve --migrate`, makes a new "
+            "one. To use another database, set EPSILOND_DATA_DIR or EPSILOND_DATABASE_URL."
         )
 
 
@@ -198,6 +198,6 @@ def require_schema(context: Context) -> None:
         # empty ledger.
         where = "" if context.settings.database_url else f" The database is in {context.settings.data_dir.resolve()}."
         fail(
-            f"The database's schema is not the newest.{where} If it is the one that you mean, run `epsilond migrate`, "
-            "or `serve --migrate`; EPSILOND_DATA_DIR and EPSILOND_DATABASE_URL name another."
+            f"The database's schema is not the newest.{where} If this is the right database, run `epsilond "
+            "migrate`, or `serve --migrate`. If not, set EPSILOND_DATA_DIR or EPSILOND_DATABASE_URL."
         )

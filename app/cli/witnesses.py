@@ -55,7 +55,7 @@ def check_witnessed(path: Path, note: str, given: Sequence[str], quorum: int | N
     except (InvalidNote, WrongWitnesses) as error:
         fail(f"--witness is refused: {error}.")
     if quorum is not None and quorum > len(keys):
-        fail(f"--quorum is {quorum}, and --witness names {len(keys)}.")
+        fail(f"--quorum is {quorum}, but --witness names only {len(keys)}.")
     try:
         checkpoint, signatures = read_note(note)
         check_quorum(keys, len(keys) if quorum is None else quorum, checkpoint, signatures)

@@ -307,9 +307,9 @@ class _Shown:
         value = self.given.get(name, "" if may_be_chosen else FIRST_VALUES.get(name, START.get(name, "")))
         hint = HINTS.get(name, "")
         if name == "dimension":
-            hint = "Utility needs it." if value else "Left out: no utility bound."
+            hint = "Utility needs it." if value else "If left out, there is no utility bound."
         elif may_be_chosen and not value:
-            hint = "Left out: the theorem chooses."
+            hint = "If left out, the theorem chooses."
         return Field(name, label_of(name), value, hint, (), pointers_of(name))
 
     def _constant(self, item: Mapping[str, Any]) -> Field:

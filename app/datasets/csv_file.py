@@ -88,7 +88,7 @@ def _blocks(file: IO[bytes], names: Sequence[str], beside: str | None = None) ->
         first_row = rows + 2
         rows += len(block)
         if rows > MAX_ROWS or rows * len(names) > MAX_CELLS:
-            _refuse("too_many_rows", f"a file may hold {MAX_ROWS} rows and {MAX_CELLS} cells")
+            _refuse("too_many_rows", f"a file may have at most {MAX_ROWS} rows and {MAX_CELLS} cells")
         for number, record in enumerate(block, start=first_row):
             if len(record) != len(header):
                 _refuse("ragged_row", f"row {number} has {len(record)} cells where the header has {len(header)}")

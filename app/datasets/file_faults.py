@@ -25,7 +25,7 @@ def refusal(kind: FileKind, *faults: tuple[str, str]) -> Problem:
         for code, why in faults[:MAX_NAMED_FAULTS]
     ]
     problem_code, what = _REFUSED[kind]
-    return Problem(422, problem_code, f"{what}; nothing of it was kept. `errors` says where.", errors=items)
+    return Problem(422, problem_code, f"{what}; nothing of the file was kept. `errors` says where.", errors=items)
 
 
 def cell_refusal(kind: FileKind, faults: Sequence[CellFault], columns: Sequence[str]) -> Problem:

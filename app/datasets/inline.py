@@ -66,9 +66,9 @@ def read_cell(cell: InlineCell, column: Column, *pointer: str | int) -> float:
     """
     if isinstance(column, NumberColumn):
         if isinstance(cell, str):
-            raise unprocessable("not_a_number", f"The column {column.name!r} holds numbers.", *pointer)
+            raise unprocessable("not_a_number", f"Each cell of the column {column.name!r} must be a number.", *pointer)
         return min(max(cell, column.lower), column.upper)
     if not isinstance(cell, str) or cell not in column.categories:
-        detail = f"The column {column.name!r} holds one of its declared categories, as a text."
+        detail = f"Each cell of the column {column.name!r} must be one of its declared categories, as a string."
         raise unprocessable("unknown_category", detail, *pointer)
     return float(column.categories.index(cell))

@@ -141,7 +141,7 @@ def _check_array(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
     if dtype.names is not None or dtype.subdtype is not None:
         raise FileRefused("not_an_array", "the archive holds an array of records; store one array per column")
     if min(shape, default=0) < 0 or start + _size(shape) * dtype.itemsize != member.file_size:
-        raise FileRefused("damaged_array", "an array does not have the size that its shape and type say")
+        raise FileRefused("damaged_array", "the size of an array does not match its shape and type")
     return tuple(shape)
 
 
@@ -156,13 +156,15 @@ def _size(shape: Sequence[int]) -> int:
 def _check_matrix(shapes: dict[str, tuple[int, ...]], num_features: int) -> None:
     features, label = shapes["features"], shapes["label"]
     if len(features) != 2 or len(label) != 1:
-        raise FileRefused("wrong_shape", "`features` must have two dimensions (rows, columns), `label` one (rows)")
+        raise FileRefused(
+            "wrong_shape", ("`features` must have two dimensions (rows, columns), and `label` must have one (rows)")
+        )
     if features[1] != num_features:
         raise FileRefused(
-            "wrong_shape", f"`features` has {features[1]} columns; {num_features} are declared beside the label"
+            "wrong_shape", f"`features` has {features[1]} columns; {num_features} are declared apart from the label"
         )
     if features[0] != label[0]:
-        raise FileRefused("wrong_shape", f"`features` has {features[0]} rows, `label` {label[0]}")
+        raise FileRefused("wrong_shape", f"`features` has {features[0]} rows, and `label` has {label[0]}")
 
 
 def _check_columns(shapes: dict[str, tuple[int, ...]]) -> None:
@@ -171,7 +173,7 @@ def _check_columns(shapes: dict[str, tuple[int, ...]]) -> None:
     lengths = {shape[0] for shape in shapes.values()}
     if len(lengths) > 1:
         raise FileRefused(
-            "wrong_shape", f"arrays have between {min(lengths)} and {max(lengths)} rows; all must have as many"
+            "wrong_shape", f"arrays have between {min(lengths)} and {max(lengths)} rows; all must have the same number"
         )
 
 

@@ -94,12 +94,14 @@ def main(descriptor: int, socket: int, memory_bytes: int, seconds: float) -> Non
         except MemoryError:
             most = f"{memory_bytes / 2**30:g} GiB"
             why = FileRefused(
-                "too_much_memory", f"reading it takes more than {most} of memory; write smaller row groups"
+                "too_much_memory", f"reading the file takes more than {most} of memory; write smaller row groups"
             )
             _refuse(connection, why)
         except _FAILURES:
             # The library's own message may quote the file.
-            why = FileRefused("damaged", "the file is damaged or cut short, or holds what its format does not allow")
+            why = FileRefused(
+                "damaged", ("the file is damaged or cut short, or has content that its format does not allow")
+            )
             _refuse(connection, why)
 
 

@@ -223,7 +223,8 @@ def _without(
 
 def _came_meanwhile() -> Problem:
     detail = (
-        "Another version came while the rows were read; nothing was done. Send the request again, with the same key."
+        "Another version was uploaded while the rows were read; nothing was changed. Send the request again, with "
+        "the same key."
     )
     return Problem(503, "version_came_meanwhile", detail, headers={"Retry-After": "1"})
 
@@ -343,7 +344,7 @@ def read_metadata(document: bytes) -> DatasetMetadata:
         detail = "Public data cost no privacy: leave budget_id out."
         raise unprocessable("budget_for_public_data", detail, "metadata", "budget_id")
     if not metadata.public and metadata.budget_id is None:
-        detail = "Private data need a budget: the root budget that every run on them is charged to."
+        detail = "Private data need a budget: give budget_id, the root budget that pays for every run on these rows."
         raise unprocessable("missing", detail, "metadata", "budget_id")
     return metadata
 
@@ -354,8 +355,8 @@ def _check_capacity(rows: int, declared_size: int, capacity: int) -> None:
         raise unprocessable("out_of_range", detail, "metadata", "capacity")
     if rows > capacity:
         detail = (
-            f"The file has {rows} rows and the data set a capacity of {capacity}: give a larger capacity, or a "
-            "declared_size that is nearer to the number of rows. Both are public, so choose round numbers."
+            f"The file has {rows} rows, and the capacity of the data set is {capacity}: give a larger capacity, or "
+            "a declared_size that is nearer to the number of rows. Both are public, so choose round numbers."
         )
         raise unprocessable("capacity_exceeded", detail, "metadata", "capacity")
 
@@ -372,15 +373,15 @@ def _bind(session: Session, principal: Principal, budget_id: str | None, content
     is_public = repository.is_public_somewhere(session, content_hash)
     if budget_id is None:
         if roots:
-            detail = "These rows are registered as private; what was private never becomes public."
+            detail = "These rows are registered as private, and private rows can never become public."
             raise Problem(409, "content_is_private", detail)
     elif is_public:
         detail = "These rows are registered as public, so no budget can protect them. Delete the public data set first."
         raise Problem(409, "content_is_public", detail)
     elif budget_id not in roots and any(principal.reaches(root) for root in roots):
         detail = (
-            "These rows are bound to another root budget that this key reaches. Private data have one root budget for "
-            "ever, also after they are deleted and whatever they are called; name that one."
+            "These rows are bound to another root budget that this key reaches. Private rows keep their root "
+            "budget for ever, even after they are deleted and under any name: give that budget."
         )
         raise Problem(409, "budget_not_bound", detail)
 
@@ -420,7 +421,9 @@ def _check_reach(session: Session, principal: Principal, metadata: DatasetMetada
     if not principal.reaches(budget.path):
         raise _unknown_budget()
     if not principal.reaches(budget.root_id):
-        raise reach.beyond("data are bound to the root of a tree of budgets, and this key does not reach that root")
+        raise reach.beyond(
+            "data are bound to the root of a tree of budgets, and this key does not reach the root of this tree"
+        )
 
 
 def _unknown_budget() -> Problem:
@@ -434,12 +437,12 @@ def _check_budget(session: Session, metadata: DatasetMetadata, budget_id: str) -
     except Problem:
         raise _unknown_budget() from None
     if budget.parent_id is not None:
-        detail = f"Data are bound to the root of a tree of budgets; the root above this one is {budget.root_id}."
+        detail = f"Data are bound to the root of a tree of budgets; the root of this budget's tree is {budget.root_id}."
         raise unprocessable("not_a_root_budget", detail, "metadata", "budget_id")
     if budget.privacy_unit != metadata.privacy_unit:
         detail = (
-            f"The budget protects one {budget.privacy_unit!r}; privacy_unit must be the same, and each row belong to "
-            "one of them."
+            f"The budget protects one {budget.privacy_unit!r}; privacy_unit must be the same, and each row must "
+            "belong to one such unit."
         )
         raise unprocessable("privacy_unit_mismatch", detail, "metadata", "privacy_unit")
 

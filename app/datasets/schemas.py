@@ -93,7 +93,9 @@ class DatasetMetadata(Schema):
     @classmethod
     def _is_held_out_of_private_data(cls, share: float | None, info: ValidationInfo) -> float | None:
         if share is not None and info.data.get("public"):
-            raise ValueError("A run on public data is scored on public rows, as many as you like; leave this out.")
+            raise ValueError(
+                "A run on public data is scored on public rows, as often as you like: leave held_out_share out."
+            )
         return share
 
     @field_validator("capacity")
@@ -114,7 +116,8 @@ class DatasetMetadata(Schema):
             raise ValueError("Ids of persons are for private data; leave person_column out.")
         if name in {column.name for column in columns}:
             raise ValueError(
-                "The column with ids of persons must not be one of the declared columns: models learn from those."
+                "The column with ids of persons must not be one of the declared columns, because models learn "
+                "from those."
             )
         if len(columns) == MAX_COLUMNS:
             raise ValueError(f"A file may have at most {MAX_COLUMNS} columns, including the one with ids of persons.")
@@ -125,7 +128,9 @@ class DatasetMetadata(Schema):
     def _is_checked_by_ids(cls, most: int | None, info: ValidationInfo) -> int | None:
         has_ids = info.data.get("person_column", "") is not None
         if most is not None and not has_ids:
-            raise ValueError("rows_per_person needs person_column, which has the person of each row; give it, too.")
+            raise ValueError(
+                "rows_per_person needs person_column, the column with the person of each row: give it, too."
+            )
         return 1 if has_ids and most is None else most
 
     def capacity_for(self, rows: int) -> int:

@@ -199,7 +199,7 @@ def list_shared_contents(session: Session, cursor: str | None, limit: int, princ
         Problem: 403 for a key of some budgets, which may not learn which rows are the same.
     """
     if principal.budgets is not None:
-        raise reach.beyond("only keys that reach all budgets are told which rows are the same")
+        raise reach.beyond("only a key that reaches all budgets may learn which data sets have the same rows")
     after = cast(tuple[str] | None, decode_cursor(cursor, str))
     found = repository.shared_contents(session, None if after is None else after[0], limit + 1)
     rows, next_cursor = cut_page(found, limit, lambda content: (content[1][0],))
@@ -260,7 +260,10 @@ def charged_by_run(session: Session, dataset_id: str | None, version: int | None
     if dataset is None or dataset.is_public:
         return None
     if budget.root_id != dataset.budget_id:
-        detail = "A private data set is charged to its own root budget, or to one under it; this is another one."
+        detail = (
+            "Runs on a private data set are charged to its own root budget, or to a budget under it: this budget "
+            "is neither."
+        )
         raise Problem(409, "budget_not_bound", detail)
     assert version is not None, "a run on private data is prepared for a version"
     return charged_data(dataset, version, versions.get(session, dataset, version).content_hash)

@@ -229,7 +229,10 @@ class TableBuilder:
         if self._persons is None:
             return []
         most = self._persons.column.most_rows
-        why = f"the person has {most} row{'s' if most > 1 else ''} above already, and rows_per_person allows no more"
+        why = (
+            f"the person has {most} row{'s' if most > 1 else ''} above this one already, and rows_per_person "
+            "allows no more"
+        )
         rows = surplus_rows(self._persons.hashes, most)
         return [CellFault(first_row + row, len(self._columns), "too_many_rows_of_a_person", why) for row in rows]
 

@@ -50,7 +50,7 @@ class ReadLimits:
     def check(self, rows: int, columns: int) -> None:
         """Refuse a table before any of it is read."""
         if rows > self.rows or rows * columns > self.cells:
-            raise FileRefused("too_many_rows", f"a file may hold {self.rows} rows and {self.cells} cells")
+            raise FileRefused("too_many_rows", f"a file may have at most {self.rows} rows and {self.cells} cells")
 
     def block_rows(self, columns: int) -> int:
         return max(1, self.block_cells // max(1, columns))
@@ -89,7 +89,9 @@ class ColumnarFile(Protocol):
 
 def check_width(columns: int) -> None:
     if columns > MAX_COLUMNS:
-        raise FileRefused("too_many_columns", f"the file has {columns} columns; {MAX_COLUMNS} may be declared")
+        raise FileRefused(
+            "too_many_columns", (f"the file has {columns} columns, and at most {MAX_COLUMNS} can be declared")
+        )
 
 
 def exact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -193,7 +193,7 @@ class _Form:
     def _end_headers(self) -> None:
         name, media_type = self._part.name, self._part.media_type
         if name not in ("file", "metadata"):
-            detail = "An upload has two parts, file and metadata; there is one with another name."
+            detail = "An upload has two parts, file and metadata; this request has a part with another name."
             raise unprocessable("unknown_field", detail)
         if name in self._seen:
             raise unprocessable("duplicate_part", f"The part {name} may occur only once.", name)

@@ -74,7 +74,7 @@ def get(session: Session, dataset: Dataset, number: int | None) -> Version:
     """
     version = find(session, dataset, number)
     if version is None:
-        detail = "The data set has no version of this number; GET /v1/datasets/{id}/versions lists them."
+        detail = "The data set has no version with this number; GET /v1/datasets/{id}/versions lists them."
         raise unprocessable("unknown_version", detail, "dataset_version")
     if version.is_erased:
         raise unprocessable("version_erased", ERASED, "dataset_version")

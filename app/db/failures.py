@@ -68,5 +68,7 @@ def busy_is_a_problem(database: Database) -> Iterator[None]:
     except OperationalError as error:
         if not database.is_lock_timeout(error):
             raise
-        detail = "The database is busy and gave no lock in time. Nothing was changed; send the same request again."
+        detail = (
+            "The database is busy, and a lock was not free in time. Nothing was changed; send the same request again."
+        )
         raise Problem(503, "database_busy", detail, headers={"Retry-After": "1"}) from error

@@ -81,5 +81,5 @@ class ChargedData:
             ValueError, KeyError, TypeError: `to_json` did not write this.
         """
         if plain.keys() != {"content", "id", "version"}:
-            raise ValueError("data that are charged for have an id, a version and a content")
+            raise ValueError("data that are charged for need an id, a version and a content hash")
         return cls(str(plain["id"]), int(plain["version"]), str(plain["content"]))

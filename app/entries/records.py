@@ -183,9 +183,9 @@ def _convert(plain: dict[str, Any]) -> None:
     """Read the members that only few entries have."""
     for name in plain.keys() & {"refers_to", "certificate"}:
         if not _HASH.fullmatch(plain[name]):
-            raise ValueError(f"{name} is not a hash")
+            raise ValueError(f"{name} must be a hash")
     if not isinstance(plain.get("subject_id", ""), str):
-        raise TypeError("an id is a text")
+        raise TypeError("an id must be a string")
     for name in plain.keys() & {"work", "failure"}:
         plain[name] = _positive(plain[name])
     if "tail" in plain:
@@ -197,7 +197,7 @@ def _convert(plain: dict[str, Any]) -> None:
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1 or str(number) != text:
-        raise ValueError("it is not a positive number")
+        raise ValueError("the amount is not a positive number")
     return number
 
 

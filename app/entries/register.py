@@ -97,7 +97,7 @@ class Register:
             if before is not None:
                 raise Refused(f"the {subject} {record.subject_id} is registered already")
             if said.get("id") != record.subject_id:
-                raise Refused("the row that it describes belongs to another subject")
+                raise Refused("the row that the entry describes belongs to another subject")
             if subject is Subject.REGISTER and record.subject_id != REGISTER:
                 raise Refused("the ledger has only one register")
             return Told(subject, record.subject_id, dict(said))
@@ -106,7 +106,7 @@ class Register:
         if record.kind not in later:
             raise Refused(f"an entry about a {subject} cannot be of the kind {record.kind}")
         if not said.keys() <= set(later[record.kind]):
-            raise Refused(f"it changes a column that the first entry about a {subject} fixed for good")
+            raise Refused(f"the entry changes a column that the first entry about a {subject} fixed for ever")
         now = Told(subject, before.id, {**before.columns, **said}, has_ended=record.kind is EntryKind.END)
         if subject is Subject.REGISTER and not subjects_in(now.columns) > subjects_in(before.columns):
             raise Refused("an entry about the register may only add subjects, and this one removes some")

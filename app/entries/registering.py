@@ -102,7 +102,7 @@ def _subjects(session: Session) -> frozenset[Subject]:
     statement = select(*columns).where(ENTRIES.c.budget_id == REGISTER, ENTRIES.c.subject_id == REGISTER)
     about = session.execute(statement.order_by(ENTRIES.c.sequence)).all()
     if any(chain_hash(row.previous_hash, row.canonical) != row.hash for row in about):
-        raise Refused("the bytes of an entry about the register do not have its hash")
+        raise Refused("the bytes of an entry about the register do not match its hash")
     itself = told_by((record_from_canonical(row.canonical), row.hash) for row in about)
     if itself is not None:
         return subjects_in(itself.columns)

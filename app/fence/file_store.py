@@ -141,16 +141,16 @@ class FileStore:
             if fields is None:
                 if number == len(lines) - 2 and not lines[-1] and self._ledger_id:
                     return  # the last record was only half written
-                raise DamagedFence(f"the record at byte {self._end} is not what was written")
+                raise DamagedFence(f"the record at byte {self._end} was changed")
             self._take(fields)
             self._end += len(line) + 1
         if not self._ledger_id:
-            raise DamagedFence("it has no first record")
+            raise DamagedFence("the file has no first record")
 
     def _take(self, fields: list[str]) -> None:
         if not self._ledger_id:
             if len(fields) != 3 or fields[0] != _VERSION:
-                raise DamagedFence("it does not begin as a fence of this version")
+                raise DamagedFence("the file does not begin like a fence of this version")
             _, self._ledger_id, self._life = fields
             return
         self._heads.update(

@@ -20,7 +20,7 @@ def _check_key(key: str) -> str:
     if not 1 <= len(key) <= MAX_KEY_LENGTH or not key.isascii() or not key.isprintable():
         raise _header_problem(
             "idempotency_key_invalid",
-            f"The header Idempotency-Key takes 1 to {MAX_KEY_LENGTH} printable ASCII characters.",
+            f"The header Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable ASCII characters.",
         )
     return key
 

@@ -53,7 +53,7 @@ def parse_keys(text: str) -> Keys:
     """
     keys = tuple(_parse_key(each) for each in _SEPARATORS.split(text.strip(" \t\r\n,")))
     if len(set(keys)) < len(keys):
-        raise ValueError("it must not hold the same key twice")
+        raise ValueError("the list must not have the same key twice")
     return keys
 
 
@@ -141,7 +141,7 @@ class KeyFile(DataKeys):
             if dropped is None:
                 raise NotRotated(f"{self.path} has no data key {identity}; `epsilond data-key list` shows them.")
             if dropped == before[0]:
-                raise NotRotated("This key encrypts new files. Rotate first; then it is an older one.")
+                raise NotRotated("This key encrypts new files. Rotate first, which makes it an older key.")
             self._refuse_if_held(holds(key_id(dropped)))
             self._write(tuple(key for key in before if key != dropped))
             held = holds(key_id(dropped))
@@ -152,8 +152,8 @@ class KeyFile(DataKeys):
     def _refuse_if_held(self, files: int) -> None:
         if files:
             raise NotRotated(
-                f"The key stays: {files} file(s) are still encrypted with it. `epsilond data-key re-encrypt` gives "
-                "them the newest one."
+                f"The key is kept: {files} file(s) are still encrypted with it. `epsilond data-key re-encrypt` "
+                "gives them the newest one."
             )
 
     def _kept(self) -> Keys:
@@ -161,7 +161,7 @@ class KeyFile(DataKeys):
         try:
             return _read(self.path)
         except ValueError as error:
-            raise NotRotated(f"{self.path} is damaged, and stays as it is: {error}.") from None
+            raise NotRotated(f"{self.path} is damaged, and was left as it is: {error}.") from None
 
     def _write(self, keys: Keys) -> None:
         lines = "".join(f"{key.hex()}\n" for key in keys)

@@ -26,12 +26,12 @@ def checked_url(given: str) -> str:
         url = make_url(given)
     except (ArgumentError, ValueError):
         raise ValueError(
-            "it is not a database URL, such as postgresql://user:password@host/name or sqlite:////folder/file"
+            "this is not a database URL such as postgresql://user:password@host/name or sqlite:////folder/file"
         ) from None
     if url.drivername in _POSTGRESQL:
         return given
     if url.drivername not in _SQLITE:
-        raise ValueError("the database is SQLite, or PostgreSQL through psycopg 3")
+        raise ValueError("the database must be SQLite, or PostgreSQL through psycopg 3")
     name = url.database or ":memory:"
     if url.host or name == ":memory:" or name.startswith("file:"):
         raise ValueError(

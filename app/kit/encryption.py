@@ -291,7 +291,7 @@ class _DecryptingReader(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
         if start + offset < 0:
-            raise OSError("a place before the beginning of the file")
+            raise OSError("the position is before the beginning of the file")
         self._position = start + offset
         return self._position
 

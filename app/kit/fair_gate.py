@@ -141,8 +141,8 @@ class _Waiter:
 
 def _too_many(most_waiting: int) -> Problem:
     detail = (
-        f"{most_waiting} requests may wait for a core, and you already have too many of them. Nothing was done; send "
-        f"fewer at a time."
+        f"At most {most_waiting} requests may wait for a core, and too many of them are yours already. Nothing was "
+        "done; send fewer at a time."
     )
     return Problem(429, "too_many_waiting", detail, headers={"Retry-After": str(RETRY_AFTER_S)})
 

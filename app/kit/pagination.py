@@ -85,12 +85,12 @@ def _read(value: object, kind: type) -> Key:
     if kind is datetime and isinstance(value, str):
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is None:
-            raise ValueError("a moment without a time zone")
+            raise ValueError("a time without a time zone")
         return moment
     if isinstance(value, kind) and isinstance(value, str | int) and not isinstance(value, bool):
         if isinstance(value, int) and abs(value) >= 2**63:
-            raise ValueError("the number is larger than any that a row can have")
+            raise ValueError("the number is larger than any number in a row")
         if isinstance(value, str) and "\0" in value:
-            raise ValueError("no row has such a text")
+            raise ValueError("no row can have this text")
         return value
     raise ValueError("another list's cursor")

@@ -87,12 +87,12 @@ def parse_address(text: str) -> Address:
     found = _FORM.fullmatch(text)
     if found is None:
         raise ValueError(
-            "it is not an address such as https://privacy.example/path: https:// or http://, then a host in lower "
-            "case, no user and no #"
+            "this is not an address such as https://privacy.example/path: it must begin with https:// or http:// "
+            "and a host in lower case, and must have no user and no #"
         )
     port = int(found["port"]) if found["port"] else _PORTS[found["scheme"]]
     if not 1 <= port <= 65535:
-        raise ValueError("its port is not between 1 and 65535")
+        raise ValueError("the port must be between 1 and 65535")
     _check_steps(found["path"])
     return Address(found["scheme"], found["host"].strip("[]"), port, found["path"], found["query"] or "")
 
@@ -106,9 +106,9 @@ def _check_steps(path: str) -> None:
     """
     steps = [re.split(r";|%3[bB]", re.sub(r"%2[eE]", ".", step))[0] for step in path.split("/")]
     if any(step in (".", "..") for step in steps):
-        raise ValueError("its path has steps such as . and ..")
+        raise ValueError("the path must not have steps such as . and ..")
     if re.search(r"%(2[fF]|5[cC]|25|00)", path):
-        raise ValueError("its path has one of %2F, %5C, %25 and %00")
+        raise ValueError("the path must not contain %2F, %5C, %25 or %00")
 
 
 def is_allowed(address: Address, allowed: Iterable[str]) -> bool:
@@ -127,7 +127,7 @@ def checked_ips(address: Address, networks: Iterable[str], resolve: Resolve = so
     found = resolve(address.host, address.port, type=socket.SOCK_STREAM)
     ips = [ip_address(each[4][0].partition("%")[0]) for each in found]
     if not ips or not all(_may_be_asked(ip, named) for ip in ips):
-        raise Forbidden("the host leads to an address that is not public")
+        raise Forbidden("the host resolves to an address that is not public")
     return list(dict.fromkeys(ips))
 
 

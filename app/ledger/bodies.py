@@ -34,7 +34,7 @@ def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter | None) -> dict[
 def _body(entry: StoredEntry, record: EntryRecord, budget_filter: PrivacyFilter | None) -> dict[str, Any]:
     kinds = (entry.leaf_index, int), (entry.sequence, int), (entry.previous_hash, str), (entry.hash, str)
     if not all(isinstance(value, kind) for value, kind in kinds):
-        raise ValueError("a column beside its bytes is of another kind")
+        raise ValueError("a column beside the entry's bytes has another type")
     details = dict(record.details or {})
     return {
         "id": record.id,

@@ -269,10 +269,12 @@ class Books:
             found_end = self.end_of(end.budget_id)
             found = 0 if found_end is None else found_end.sequence
             if found < end.sequence:
-                reason = f"it is missing: {says(end.budget_id)} says that entry {end.sequence} is the last one"
+                reason = f"the entry is missing: {says(end.budget_id)} says that entry {end.sequence} is the last one"
                 raise BadPlace(end.budget_id, found + 1, None, reason)
             if found > end.sequence:
-                reason = f"it is one too many: {says(end.budget_id)} says that entry {end.sequence} is the last one"
+                reason = (
+                    f"the entry is one too many: {says(end.budget_id)} says that entry {end.sequence} is the last one"
+                )
                 raise BadPlace(end.budget_id, end.sequence + 1, None, reason)
             if found_end is None or found_end.hash != end.hash:
                 reason = f"{says(end.budget_id)} says that the last entry has another hash"
@@ -302,16 +304,20 @@ class Books:
         if history.parent_id is not None:
             parent = self.accounts.get(history.parent_id)
             if parent is None:
-                raise BadPlace(history.parent_id, 1, None, f"it is missing: {record.budget_id} was opened under it")
+                raise BadPlace(
+                    history.parent_id, 1, None, (f"the budget is missing: {record.budget_id} was opened under it")
+                )
             above = (parent, *parent.above)
             try:
                 history.filter.check_child_of(parent.history.filter)
             except AccountingError:
-                raise BrokenChain(record.sequence, "its filter is of another kind than the one above it") from None
+                raise BrokenChain(
+                    record.sequence, ("the budget's filter has another kind than the filter of the budget above it")
+                ) from None
         account = Account(history, above, history.filter.zero)
         # Entries of version 1 do not name the path, since there were no trees of budgets.
         if details_of(record).get("path", account.path) != account.path:
-            raise BrokenChain(record.sequence, "its path is not that of the budget above it")
+            raise BrokenChain(record.sequence, "the budget's path does not continue the path of the budget above it")
         self.accounts[record.budget_id] = account
 
     def _move(self, account: Account, record: EntryRecord, entry: StoredEntry) -> Known | None:
@@ -355,7 +361,7 @@ def digest_of(heads: Iterable[Head]) -> str:
 
 def beside(entry: StoredEntry, record: EntryRecord, column: str) -> BadPlace:
     """Return a column that contradicts the bytes beside it; None if there is none."""
-    reason = f"the column {column} beside its bytes says something else than they do"
+    reason = f"the column {column} differs from the entry's bytes"
     return BadPlace(record.budget_id, record.sequence, entry.leaf_index, reason)
 
 
@@ -365,7 +371,7 @@ def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
     if record is not None and record.budget_id != entry.budget_id:
         return beside(entry, record, "budget_id")
     if record is not None and entry.sequence == record.sequence > broken.sequence:
-        reason = f"it is missing: the next one that is stored is entry {record.sequence}"
+        reason = f"the entry is missing: the next stored entry is {record.sequence}"
         return BadPlace(entry.budget_id, broken.sequence, None, reason)
     return BadPlace(entry.budget_id, broken.sequence, entry.leaf_index, broken.reason)
 
@@ -382,9 +388,9 @@ def _check_limit(path: tuple[Account, ...], record: EntryRecord) -> None:
     if record.kind is _RESERVE or record.tail is not None:
         for level in path:
             if not level.history.filter.admits(level.used):
-                raise BrokenChain(record.sequence, f"it passes the limit of {level.history.budget_id}")
+                raise BrokenChain(record.sequence, f"the entry exceeds the limit of {level.history.budget_id}")
     elif record.kind is _LIMIT and not path[0].history.filter.admits(path[0].used):
-        raise BrokenChain(record.sequence, "it sets a limit below what is used")
+        raise BrokenChain(record.sequence, "the entry sets a limit below what is used")
 
 
 def _expose(account: Account, before: ReservationState | None, after: ReservationState, sequence: int) -> None:
@@ -399,7 +405,9 @@ def _expose(account: Account, before: ReservationState | None, after: Reservatio
                 account.exposed[said] += sign * count
                 account.steps[said] = step
     except AccountingError as error:
-        raise BrokenChain(sequence, f"its events have no account under the budget's relation ({error.code})") from None
+        raise BrokenChain(
+            sequence, (f"the entry's events have no account under the budget's relation ({error.code})")
+        ) from None
 
 
 @lru_cache(maxsize=4096)

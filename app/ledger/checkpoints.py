@@ -96,11 +96,13 @@ class VerifierKey:
         key_id, _, encoded = rest.partition("+")
         data = _decoded(encoded)
         if not _is_name(name) or data is None or len(data) != 1 + WIDTH or not data.startswith(cls.kind):
-            raise InvalidNote(f"it is not a public key of {cls.whose}: <name>+<key id>+<Ed25519 key in base64>")
+            raise InvalidNote(
+                f"this is not a public key of {cls.whose}, which has the form <name>+<key id>+<Ed25519 key in base64>"
+            )
         found = cls(name, data[1:])
         if found.key_id.hex() != key_id:
             raise InvalidNote(
-                f"it is not a public key of {cls.whose}: the key id of this name and key is not {key_id!r}"
+                f"this is not a public key of {cls.whose}: the key id of this name and key is not {key_id!r}"
             )
         return found
 
@@ -175,17 +177,17 @@ def read_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
     """
     text, blank, lines = note.rpartition("\n\n")
     if not blank or len(note) > MAX_NOTE_LENGTH or not lines.endswith("\n"):
-        raise InvalidNote("it is not a signed note: a text, an empty line, and a line for each signature")
+        raise InvalidNote("this is not a signed note, which has a text, an empty line, and a line for each signature")
     signatures = tuple(read_signatures(lines))
     lines_of_text = text.split("\n")
     decoded = _decoded(lines_of_text[-1])
     if len(lines_of_text) != 3 or decoded is None or len(decoded) != WIDTH:
         raise InvalidNote(
-            "it is not a checkpoint, which has three lines: an origin, a size and a root of 32 bytes in base64"
+            "this is not a checkpoint, which has three lines: an origin, a size and a root of 32 bytes in base64"
         )
     origin, size, _ = lines_of_text
     if not _is_name(origin) or not _is_size(size):
-        raise InvalidNote("it is not a checkpoint, whose first line is an origin and whose second one is a size")
+        raise InvalidNote("this is not a checkpoint: its first line must be an origin, and its second line a size")
     return Checkpoint(origin, int(size), decoded), signatures
 
 
@@ -199,7 +201,9 @@ def read_signatures(lines: str) -> Iterator[Signature]:
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
         data = _decoded(encoded)
         if not line.startswith(_DASH) or not _is_name(name) or data is None or len(data) <= 4:
-            raise InvalidNote("it is not a signed note: below the empty line, each line is a dash, a name, a signature")
+            raise InvalidNote(
+                "this is not a signed note: each line below the empty line must have a dash, a name and a signature"
+            )
         yield Signature(name, data[:4], data[4:])
 
 

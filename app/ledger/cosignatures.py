@@ -68,4 +68,4 @@ def check_quorum(
     found = cosigned_by(keys, checkpoint, signatures)
     if len(found) < quorum:
         missing = ", ".join(key.name for key in keys if key not in found)
-        raise InvalidNote(f"it takes {quorum} cosignatures and has {len(found)}; missing: {missing}")
+        raise InvalidNote(f"the checkpoint needs {quorum} cosignatures and has {len(found)}; missing: {missing}")

@@ -201,7 +201,7 @@ def _size_in(reply: Reply) -> int:
     """
     text = reply.body.decode("ascii").removesuffix("\n")
     if not text.isdigit() or len(text) > 18:
-        raise ValueError("the answer is not a size")
+        raise ValueError("the answer is not a number of entries")
     return int(text)
 
 

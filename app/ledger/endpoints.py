@@ -121,7 +121,7 @@ def list_register(
     Verification compares the tables with it, column by column, and a worker compares the run that it will train.
     """
     if principal.budgets is not None:
-        raise reach.beyond("the register is of all of them")
+        raise reach.beyond("the register covers all budgets")
     behind = decode_cursor(cursor, int)
     with context.database.read() as session, wrong_kinds_are_a_conflict():
         found = repository.page(
@@ -218,7 +218,7 @@ def _root_of(session: Session, principal: Principal, budget_id: str | None) -> s
     """Return the root of the requested tree, or "" for all trees; 403 if the key does not reach all of it."""
     if budget_id is None:
         if principal.budgets is not None:
-            raise reach.beyond("ask with the budget_id of a root budget that is among them")
+            raise reach.beyond("ask with the budget_id of a root budget that the key reaches")
         return ""
     reach.check(session, principal, "budget_id", budget_id)
     root_id = books_repository.root_of(session, budget_id)

@@ -132,7 +132,7 @@ class ExportReader:
         with self._path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if last is not None:
-                    raise _bad_line(number, "something follows the last line")
+                    raise _bad_line(number, "the file goes on after its last line")
                 value = _object(number, line)
                 if number == 1:
                     self._version, self.root_id = _first_line(value)
@@ -142,7 +142,10 @@ class ExportReader:
                     entry = _read_entry(number, value, self._version)
                     if entry.leaf_index <= leaf_index:
                         raise BadPlace(
-                            entry.budget_id, entry.sequence, entry.leaf_index, "its leaf_index does not grow"
+                            entry.budget_id,
+                            entry.sequence,
+                            entry.leaf_index,
+                            ("the entry's leaf_index is not larger than that of the entry before"),
                         )
                     count, leaf_index = count + 1, entry.leaf_index
                     yield entry
@@ -173,7 +176,7 @@ def _object(number: int, line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not line.endswith(b"\n"):
-        raise _bad_line(number, "it is not a whole JSON object: the file was cut off or changed")
+        raise _bad_line(number, "the line is not a complete JSON object: the file was cut off or changed")
     return value
 
 
@@ -181,27 +184,29 @@ def _first_line(value: dict[str, Any]) -> tuple[int, str | None]:
     """Return the version, and the root of the tree of budgets that the file has."""
     version = value.get("version")
     if value.get("format") != FORMAT or type(version) is not int or version not in _VERSIONS:
-        raise _bad_line(1, f"it is not the first line of an export in the format {FORMAT}, version 1 or {VERSION}")
+        raise _bad_line(
+            1, (f"the line is not the first line of an export in the format {FORMAT}, version 1 or {VERSION}")
+        )
     root_id = value.get("root_id")
     return version, root_id if isinstance(root_id, str) else None
 
 
 def _read_entry(number: int, value: dict[str, Any], version: int) -> ExportedEntry:
     if ("tree_index" in value) != (version > 1):
-        raise _bad_line(number, "it is not an entry")
+        raise _bad_line(number, "the line is not an entry")
     try:
         canonical = bytes.fromhex(value.pop("canonical_hex")) if "canonical_hex" in value else None
         if canonical is None:
             canonical = value.pop("canonical").encode()
         entry = ExportedEntry(canonical=canonical, **value)
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise _bad_line(number, "it is not an entry") from None
+        raise _bad_line(number, "the line is not an entry") from None
     kinds: tuple[tuple[object, type], ...]
     kinds = (entry.leaf_index, int), (entry.sequence, int), (entry.budget_id, str), (entry.hash, str)
     place_kind = type(None) if entry.tree_index is None else int
     kinds = (*kinds, (entry.previous_hash, str), (entry.tree_index, place_kind))
     if not all(type(member) is kind for member, kind in kinds):
-        raise _bad_line(number, "it is not an entry")
+        raise _bad_line(number, "the line is not an entry")
     return entry
 
 
@@ -213,17 +218,19 @@ def _read_ends(last: dict[str, Any] | None, count: int) -> tuple[Head, ...]:
         said = last["entries"], last["head"], last["sha256"]
         found = count, digest_of(ends), last["sha256_of_lines"]
     except (KeyError, TypeError, ValueError):
-        raise BadPlace(None, None, None, "the last line of the file is not what was written") from None
+        raise BadPlace(None, None, None, "the last line of the file was changed") from None
     for name, is_right in zip(("entries", "head", "sha256"), map(_same, said, found), strict=True):
         if not is_right:
-            raise BadPlace(None, None, None, f"the last line of the file says another {name} than the lines before it")
+            raise BadPlace(
+                None, None, None, (f"the last line of the file gives another {name} than the lines before it")
+            )
     return ends
 
 
 def _head(end: dict[str, Any]) -> Head:
     head = Head(**end)
     if not (type(head.budget_id) is type(head.hash) is str and type(head.sequence) is int):
-        raise TypeError("an end is a text, a number and a text")
+        raise TypeError("the end of a chain must be a string, a number and a string")
     return head
 
 
@@ -234,9 +241,9 @@ def _read_tree(last: dict[str, Any], version: int) -> TreeHead | None:
         tree = last["tree"]
         origin, size, root = tree["origin"], tree["size"], bytes.fromhex(tree["root_hash"])
     except (KeyError, TypeError, ValueError):
-        raise BadPlace(None, None, None, "the last line of the file is not what was written") from None
+        raise BadPlace(None, None, None, "the last line of the file was changed") from None
     if type(origin) is not str or type(size) is not int:
-        raise BadPlace(None, None, None, "the last line of the file is not what was written")
+        raise BadPlace(None, None, None, "the last line of the file was changed")
     return TreeHead(origin, size, root)
 
 

@@ -126,7 +126,9 @@ class _Leaves:
         order = sorted(range(len(self._places)), key=self._places.__getitem__)
         for place, position in enumerate(order):
             if self._places[position] != place:
-                reason = f"its tree_index is {self._places[position]}, where {place} is the next place of the tree"
+                reason = (
+                    f"the entry's tree_index is {self._places[position]}, but the next place in the tree is {place}"
+                )
                 raise BadPlace(None, None, self._leaf_indices[position], reason)
         leaves = (leaf_hash(bytes(self._hashes[WIDTH * each : WIDTH * (each + 1)])) for each in order)
         tree, root = Frontier(), None
@@ -135,6 +137,6 @@ class _Leaves:
             root = tree.root()
         tree.extend(leaves)
         if (tree.size, tree.root()) != (head.size, head.root):
-            raise BadPlace(None, None, None, "the last line of the file says another tree than the entries make")
+            raise BadPlace(None, None, None, "the last line of the file gives another tree than the entries have")
         if kept is not None:
             head.check_begins_with(kept, root)

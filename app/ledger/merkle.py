@@ -60,7 +60,7 @@ class Frontier:
 
     def __init__(self, size: int = 0, hashes: bytes = b"") -> None:
         if size < 0 or len(hashes) != WIDTH * size.bit_count():
-            raise ValueError(f"a tree of {size} leaves has a frontier of {size.bit_count()} hashes")
+            raise ValueError(f"the frontier of a tree of {size} leaves must have {size.bit_count()} hashes")
         self.size = size
         self._hashes = [hashes[start : start + WIDTH] for start in range(0, len(hashes), WIDTH)]
 
@@ -126,7 +126,7 @@ def inclusion_path(read: Read, index: int, size: int) -> list[bytes]:
     """Return PATH(index, D_size) of section 2.1.3.1: the hashes that lead from a leaf to the root of the first ``size``
     leaves."""
     if not 0 <= index < size:
-        raise ValueError(f"the first {size} leaves have none with the index {index}")
+        raise ValueError(f"the first {size} leaves include no leaf with the index {index}")
     path: list[bytes] = []
     start, end = 0, size
     while end - start > 1:

@@ -133,11 +133,11 @@ class Judgement:
         """Return the first of the entries, as a fault of the books."""
         more = f" ({self.entries - 1} more entries charge the same)" if self.entries > 1 else ""
         if self.reason is not None:
-            reason = f"its price is too low: it charges {_said(self.charged)}, and {self.reason}{more}"
+            reason = f"the price is too low: the entry charges {_said(self.charged)}, and {self.reason}{more}"
             return BadPlace(self.budget_id, self.sequence, self.leaf_index, reason)
         reason = (
-            f"its price is too low: it charges {_said(self.charged)}, and engine {ENGINE_VERSION} finds that its "
-            f"events cost at least {_said(self.least or {})}{more}"
+            f"the price is too low: the entry charges {_said(self.charged)}, and engine {ENGINE_VERSION} finds "
+            f"that its events cost at least {_said(self.least or {})}{more}"
         )
         return BadPlace(self.budget_id, self.sequence, self.leaf_index, reason)
 

@@ -219,8 +219,9 @@ def _price_the_sampled_steps(
     for done, step in enumerate(steps):
         if monotonic() > deadline:
             detail = (
-                f"these events take more than {PRICE_SECONDS:g} seconds to price: {done} of their {len(steps)} "
-                "different sampled steps have a price by now; reserve fewer at once, or use a budget with fewer orders"
+                f"pricing these events takes more than {PRICE_SECONDS:g} seconds: {done} of their {len(steps)} "
+                "different sampled steps have a price by now; reserve fewer events at once, or use a budget with "
+                "fewer orders"
             )
             raise Unsupported(detail, pointer=("events",))
         budget_filter.cost((step,), relation)

@@ -47,7 +47,7 @@ def _inclusion(proof: Mapping[str, Any], key: VerifierKey, kept: Checkpoint | No
     _check_root(size, root, proof["checkpoint"], key, kept)
     leaf, index = leaf_hash(_hash(proof["entry_hash"])), _integer(proof["tree_index"])
     if leaf != _hash(proof["leaf_hash"]):
-        raise InvalidProof("leaf_hash is not that of entry_hash")
+        raise InvalidProof("leaf_hash is not the leaf hash of entry_hash")
     if not verify_inclusion(leaf, index, size, _path(proof), root):
         raise InvalidProof(f"the path does not lead from the entry at {index} to the root of the tree of {size}")
     return f"the entry with the hash {proof['entry_hash']} is in the tree of {size} entries of {key.name}, at {index}"
@@ -59,8 +59,10 @@ def _consistency(proof: Mapping[str, Any], key: VerifierKey, kept: Checkpoint | 
     for size, root, note in zip(sizes, roots, (proof["from_checkpoint"], proof["to_checkpoint"]), strict=True):
         _check_root(size, root, note, key, kept)
     if not verify_consistency(*sizes, *roots, _path(proof)):
-        raise InvalidProof(f"the path does not show that the tree of {sizes[1]} entries begins with that of {sizes[0]}")
-    return f"the tree of {sizes[1]} entries of {key.name} begins with that of {sizes[0]}"
+        raise InvalidProof(
+            f"the path does not show that the tree of {sizes[1]} entries begins with the tree of {sizes[0]} entries"
+        )
+    return f"the tree of {sizes[1]} entries of {key.name} begins with the tree of {sizes[0]} entries"
 
 
 def _check_root(size: int, root: bytes, note: object, key: VerifierKey, kept: Checkpoint | None) -> None:
@@ -76,7 +78,7 @@ def _check_root(size: int, root: bytes, note: object, key: VerifierKey, kept: Ch
     if any((checkpoint.size, checkpoint.root) != (size, root) for checkpoint in said):
         raise InvalidProof(f"a checkpoint of {size} entries has another root than the proof")
     if not said and (size, root) != (0, EMPTY_ROOT):
-        raise InvalidProof(f"no checkpoint has the root of {size} entries: give a kept one of this size")
+        raise InvalidProof(f"no checkpoint has the root of {size} entries: give a kept checkpoint of this size")
 
 
 def _path(proof: Mapping[str, Any]) -> list[bytes]:
@@ -86,11 +88,11 @@ def _path(proof: Mapping[str, Any]) -> list[bytes]:
 def _hash(value: Any) -> bytes:
     data = bytes.fromhex(value)
     if len(data) != WIDTH:
-        raise ValueError("a hash has 32 bytes")
+        raise ValueError("a hash must have 32 bytes")
     return data
 
 
 def _integer(value: Any) -> int:
     if type(value) is not int:
-        raise ValueError("a size is an integer")
+        raise ValueError("a size must be an integer")
     return value

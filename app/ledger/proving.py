@@ -75,7 +75,7 @@ def inclusion(context: Context, entry_id: str, size: int | None = None) -> Inclu
             raise not_found("entry", entry_id)
         _check_size("tree_size", size, tree.size)
         if entry.tree_index is None or entry.tree_index >= size:
-            detail = f"The entry has no place among the first {size}: ask for a larger tree, or leave tree_size out."
+            detail = f"The entry is not among the first {size} entries: ask for a larger tree, or leave tree_size out."
             raise _invalid_size("tree_size", detail)
         read = repository.tiles(session)
         _check_leaf(read, entry)
@@ -137,14 +137,14 @@ def _check_leaf(read: Read, entry: Row[Any]) -> None:
     try:
         leaf = leaf_hash(bytes.fromhex(entry.hash))
     except ValueError:
-        raise not_consistent("the entry's hash is not one") from None
+        raise not_consistent("the entry's hash is malformed") from None
     if entry.tree_index < 0 or list(read(0, entry.tree_index, 1)) != [leaf]:
-        raise not_consistent("the entry is not the one that was put into the tree")
+        raise not_consistent("the entry differs from the entry that was put into the tree")
 
 
 def _check_size(name: str, size: int, largest: int) -> None:
     if size > largest:
-        raise _invalid_size(name, f"{name} is {size}; the largest that can be asked for here is {largest}.")
+        raise _invalid_size(name, f"{name} is {size}; the largest possible value here is {largest}.")
 
 
 def _invalid_size(name: str, detail: str) -> Problem:

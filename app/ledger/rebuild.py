@@ -132,10 +132,10 @@ def rebuild(chain: Iterable[Chained]) -> History:
         else:
             replay(history, record, link.hash)
             if record.kind is _RESERVE and not history.filter.admits(history.used):
-                raise BrokenChain(record.sequence, "it exceeds the budget's limit")
+                raise BrokenChain(record.sequence, "the entry exceeds the budget's limit")
         history.sequence, history.head_hash = record.sequence, link.hash
     if history is None:
-        raise BrokenChain(1, "it is missing: a budget's first entry makes it")
+        raise BrokenChain(1, "the budget's first entry, which opens it, is missing")
     return history
 
 
@@ -150,7 +150,7 @@ def checked_records(chain: Iterable[Chained]) -> Iterator[tuple[Chained, EntryRe
         record = checked_record(link, place, head)
         budget_id = budget_id or record.budget_id
         if record.budget_id != budget_id:
-            raise BrokenChain(place, "it belongs to another budget")
+            raise BrokenChain(place, "the entry belongs to another budget")
         yield link, record
         head = link.hash
 
@@ -162,14 +162,14 @@ def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
         BrokenChain: it does not follow.
     """
     if link.previous_hash != head:
-        raise BrokenChain(place, "it does not follow the entry before it")
+        raise BrokenChain(place, "the entry does not follow the entry before it")
     record = said_by(link)
     if record is None:
-        raise BrokenChain(place, "its bytes are not an entry that has its hash")
+        raise BrokenChain(place, "the bytes are not an entry with this hash")
     if record.sequence != place:
-        raise BrokenChain(place, f"it says that it is entry {record.sequence}")
+        raise BrokenChain(place, f"the entry says that it is entry {record.sequence}")
     if record.budget_id != REGISTER and (place == 1) != (record.kind is _CREATE):
-        raise BrokenChain(place, "a budget's first entry makes it, and no other does")
+        raise BrokenChain(place, "the first entry of a budget, and no other entry, must open it")
     return record
 
 
@@ -232,7 +232,9 @@ def replay(history: History, record: EntryRecord, hashed: str) -> Step:
 
 def _check_charges_nothing(history: History, record: EntryRecord) -> None:
     if any(record.amounts) or len(record.amounts) != len(history.pending) or record.events:
-        raise BrokenChain(record.sequence, f"it charges something, which {_with_article(record.kind)} does not")
+        raise BrokenChain(
+            record.sequence, (f"the entry charges something, which {_with_article(record.kind)} never does")
+        )
 
 
 def _replay_limit_request(history: History, record: EntryRecord) -> None:
@@ -242,13 +244,15 @@ def _replay_limit_request(history: History, record: EntryRecord) -> None:
     before = history.limit_requests.get(request_id)
     if kind is _ASK:
         if before is not None:
-            raise BrokenChain(record.sequence, "it makes a request that was made before")
+            raise BrokenChain(record.sequence, "the entry makes a request that was made before")
         history.limit_requests[request_id] = _asked(history, record, request_id)
         return
     if before is None:
-        raise BrokenChain(record.sequence, "it is about a request for a limit that was never made")
+        raise BrokenChain(record.sequence, "the entry is about a request for a limit that was never made")
     if not before.is_open:
-        raise BrokenChain(record.sequence, f"a request for a limit that is {before.status} takes no {kind}")
+        raise BrokenChain(
+            record.sequence, (f"a request for a limit that is {before.status} cannot have the entry {kind}")
+        )
     history.limit_requests[request_id] = _decided(history, before, record)
 
 
@@ -257,9 +261,9 @@ def _asked(history: History, record: EntryRecord, request_id: str) -> LimitReque
     wanted, before, needed = _filter(details), _filter(details, "filter_before"), int(str(details["approvals_needed"]))
     wanted.check_child_of(history.filter)
     if before != history.filter:
-        raise BrokenChain(record.sequence, "it says that the budget had another limit than it had")
+        raise BrokenChain(record.sequence, "the entry gives another limit as the present one than the budget had")
     if needed < 1:
-        raise BrokenChain(record.sequence, "it is a request that nobody has to approve")
+        raise BrokenChain(record.sequence, "the entry is a request that nobody has to approve")
     return LimitRequestState(
         id=request_id,
         budget_id=record.budget_id,
@@ -278,7 +282,7 @@ def _decided(history: History, before: LimitRequestState, record: EntryRecord) -
     principal_id, kind = record.principal_id, record.kind
     if kind is _WITHDRAW:
         if principal_id != before.principal_id:
-            raise BrokenChain(record.sequence, "somebody withdraws what another has asked for")
+            raise BrokenChain(record.sequence, "somebody withdraws a request of somebody else")
         ended = replace(before, status=LimitRequestStatus.WITHDRAWN)
         return replace(ended, decided_by=principal_id, decided_at=record.recorded_at)
     reason = str(details_of(record)["reason"])
@@ -286,18 +290,18 @@ def _decided(history: History, before: LimitRequestState, record: EntryRecord) -
     if kind is _REFUSE:
         return replace(ended, status=LimitRequestStatus.REFUSED)
     if principal_id == before.principal_id:
-        raise BrokenChain(record.sequence, "somebody approves what they have asked for")
+        raise BrokenChain(record.sequence, "somebody approves their own request")
     if before.is_approved_by(principal_id):
         raise BrokenChain(record.sequence, "somebody approves a request twice")
     if history.filter != before.filter_before:
-        raise BrokenChain(record.sequence, "it approves a request that was made under another limit")
+        raise BrokenChain(record.sequence, "the entry approves a request that was made under another limit")
     approvals = (*before.approvals, Approval(principal_id, reason, record.recorded_at))
     if kind is _APPROVE:
         return replace(before, approvals=approvals)
     if len(approvals) < before.approvals_needed:
-        raise BrokenChain(record.sequence, "it sets a limit that too few have approved")
+        raise BrokenChain(record.sequence, "the entry sets a limit that too few people have approved")
     if _filter(details_of(record)) != before.filter:
-        raise BrokenChain(record.sequence, "it sets another limit than was asked for")
+        raise BrokenChain(record.sequence, "the entry sets another limit than the requested one")
     return replace(ended, status=LimitRequestStatus.APPROVED, approvals=approvals)
 
 
@@ -308,13 +312,15 @@ def details_of(record: EntryRecord) -> Mapping[str, Json]:
 
 def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
     if record.reservation_id is None:
-        raise BrokenChain(record.sequence, "it names no reservation")
+        raise BrokenChain(record.sequence, "the entry names no reservation")
     if len(record.amounts) != len(history.pending):
-        raise BrokenChain(record.sequence, "its amounts are not those of the budget's filter")
+        raise BrokenChain(record.sequence, "the entry's amounts are not amounts of the budget's filter")
     if record.failure is not None:
-        raise BrokenChain(record.sequence, "it charges a failure beside its amounts, which no filter does yet")
+        raise BrokenChain(
+            record.sequence, ("the entry charges a failure beside its amounts, and no filter does this yet")
+        )
     if record.tail is not None and record.kind is not _COMMIT:
-        raise BrokenChain(record.sequence, "it gives a tail back, which only a commit does")
+        raise BrokenChain(record.sequence, "the entry gives a tail back, which only a commit can do")
     before = history.reservations.get(record.reservation_id)
     after = _made_reservation(record, record.reservation_id, hashed) if before is None else _step(before, record)
     if before is not None and record.kind is _COMMIT:
@@ -331,12 +337,14 @@ def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: 
     if record.tail is not None:
         if before.events == record.events or not budget_filter.may_give_back(before.cost, record.tail):
             raise BrokenChain(
-                record.sequence, "it gives something back, although its budget's filter gives nothing back"
+                record.sequence, "the entry gives something back, although the budget's filter gives nothing back"
             )
         return
     is_whole = budget_filter.prefix_may_depend_on_outputs or record.amounts == before.cost
     if not is_whole and before.run_id is None:
-        raise BrokenChain(record.sequence, "it charges a part, but its budget's filter charges parts as the whole")
+        raise BrokenChain(
+            record.sequence, ("the entry charges a part, but the budget's filter charges a part like the whole")
+        )
 
 
 def _count(history: History, reservation: ReservationState, sign: Callable[[int, int], int]) -> None:
@@ -353,9 +361,13 @@ def _count(history: History, reservation: ReservationState, sign: Callable[[int,
 def _made_reservation(record: EntryRecord, reservation_id: str, hashed: str) -> ReservationState:
     is_charge = record.kind is _CORRECT
     if not is_charge and record.kind is not _RESERVE:
-        raise BrokenChain(record.sequence, "it is about a reservation that was never made, or is resolved")
+        raise BrokenChain(
+            record.sequence, ("the entry is about a reservation that was never made, or is already resolved")
+        )
     if record.refers_to is not None:
-        raise BrokenChain(record.sequence, "it makes a reservation, and refers to an entry that made one")
+        raise BrokenChain(
+            record.sequence, ("the entry makes a reservation, but refers to an entry that already made one")
+        )
     details = details_of(record)
     run_id, plan_hash, charge_delta = details["run_id"], details["plan_hash"], details.get("charge_delta")
     return _state(
@@ -386,15 +398,15 @@ def _made_reservation(record: EntryRecord, reservation_id: str, hashed: str) -> 
 def _step(before: ReservationState, record: EntryRecord) -> ReservationState:
     kind = record.kind
     if kind not in _TAKES[before.status]:
-        raise BrokenChain(record.sequence, f"a reservation that is {before.status} takes no {kind}")
+        raise BrokenChain(record.sequence, f"a reservation that is {before.status} cannot have the entry {kind}")
     if record.version > 1 and record.refers_to != before.entry_hash:
-        raise BrokenChain(record.sequence, "it does not refer to the entry that made the reservation")
+        raise BrokenChain(record.sequence, "the entry does not refer to the entry that made the reservation")
     if kind is _CORRECT:
         return _corrected(before, record)
     if kind is _COMMIT:
         return _committed(before, record)
     if record.amounts != before.cost:
-        raise BrokenChain(record.sequence, "its amounts are not what the reservation holds")
+        raise BrokenChain(record.sequence, "the entry's amounts differ from what the reservation holds")
     if kind is _EXTEND:
         return _state(vars(before), expires_at=datetime.fromisoformat(str(details_of(record)["expires_at"])))
     if kind is _START:
@@ -406,11 +418,13 @@ def _step(before: ReservationState, record: EntryRecord) -> ReservationState:
 def _committed(before: ReservationState, record: EntryRecord) -> ReservationState:
     if record.tail is not None:
         if tuple(map(add, record.amounts, record.tail)) != before.cost:
-            raise BrokenChain(record.sequence, "what it charges and gives back is not what the reservation holds")
+            raise BrokenChain(
+                record.sequence, ("what the entry charges and gives back differs from what the reservation holds")
+            )
     elif record.amounts != before.cost and not all(map(le, record.amounts, before.cost)):
-        raise BrokenChain(record.sequence, "it charges more than the reservation holds")
+        raise BrokenChain(record.sequence, "the entry charges more than the reservation holds")
     if record.events is not before.events and not is_prefix(record.events, before.events):
-        raise BrokenChain(record.sequence, "its events are not the first ones of the reservation's")
+        raise BrokenChain(record.sequence, "the entry's events are not the first events of the reservation")
     return _state(
         vars(before),
         status=_COMMITTED,
@@ -424,7 +438,7 @@ def _corrected(before: ReservationState, record: EntryRecord) -> ReservationStat
     details = details_of(record)
     was = before.cost if before.charged is None else before.charged
     if details["before"] != [str(amount) for amount in was]:
-        raise BrokenChain(record.sequence, "it corrects an amount that the reservation does not have")
+        raise BrokenChain(record.sequence, "the entry corrects an amount that the reservation does not have")
     if before.is_open:
         return _state(vars(before), cost=record.amounts, engine_version=record.engine_version)
     corrected = details["events_replaced"] is True
@@ -452,19 +466,19 @@ def _state(before: Mapping[str, object], **changes: object) -> ReservationState:
 def _filter(details: Mapping[str, Json], member: str = "filter") -> PrivacyFilter:
     description = details[member]
     if not isinstance(description, Mapping):
-        raise ValueError("a filter is an object")
+        raise ValueError("a filter must be an object")
     return filter_from_json(description)
 
 
 def _warnings(given: Json) -> tuple[tuple[str, str], ...]:
     if not isinstance(given, list):
-        raise ValueError("warnings are a list")
+        raise ValueError("warnings must be a list")
     return () if not given else tuple((warning["code"], warning["detail"]) for warning in given)
 
 
 def unreadable(record: EntryRecord, error: Exception) -> BrokenChain:
     """Describe the fault of an entry that lacks what its kind must say."""
-    reason = f"it does not say what {_with_article(record.kind)} says ({type(error).__name__})"
+    reason = f"the entry does not have the fields of {_with_article(record.kind)} ({type(error).__name__})"
     return BrokenChain(record.sequence, reason)
 
 

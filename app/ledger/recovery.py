@@ -67,7 +67,7 @@ class _Recovery:
     def run(self) -> Rebuilt:
         row = repository.reservation_without_entry(self._session, "")
         if row is not None:
-            raise BadPlace(row.budget_id, row.sequence, None, f"the reservation {row.id} was made by no entry")
+            raise BadPlace(row.budget_id, row.sequence, None, f"the reservation {row.id} has no entry that made it")
         books = self._books
         for entry in repository.entries(self._session, ""):
             record = books.read(entry)

@@ -79,7 +79,7 @@ class RegisterComparison:
         free = self._session.scalar(_RUN_WITHOUT_CHARGE)
         if free is not None:
             # Somebody who declares private rows public while a run lasts leaves the run itself as evidence.
-            raise _bad(f"the run {free} is on private data, and no charge to their root is for it")
+            raise _bad(f"the run {free} is on private data, but no charge to their root budget belongs to it")
 
     def _compare(self, subject: Subject) -> None:
         waiting, self._waiting[subject] = self._waiting[subject], []
@@ -105,7 +105,7 @@ class RegisterComparison:
         statement = select(SWEEPS.c.id, SWEEPS.c.cells_hash).where(among(dialect, SWEEPS.c.id, "ids"))
         for sweep_id, said in self._session.execute(statement, {"ids": as_list(dialect, sweep_ids)}):
             if hashed.get(sweep_id) != said:
-                return _bad(f"the cells of the sweep {sweep_id} are not what the register says")
+                return _bad(f"the cells of the sweep {sweep_id} differ from the register")
         return None
 
     def _check_count(self, registered: Registered) -> None:
@@ -115,7 +115,9 @@ class RegisterComparison:
             end = select(ENTRIES.c.leaf_index).where(is_of_it, ENTRIES.c.kind == str(EntryKind.END))
             revived = self._session.scalar(select(table.c.id).where(end.exists()).order_by(table.c.id).limit(1))
             if revived is not None:
-                raise _bad(f"the {registered.subject} {revived} has ended, and has a row")
+                raise _bad(
+                    f"the {registered.subject} {revived} has ended according to the register, but still has a row"
+                )
         count = self._session.scalar(select(func.count()).select_from(table).where(registered.rows(table)))
         if count == self._counts[registered.subject]:
             return  # Each registered subject has a row, so equal counts mean that no other rows exist.

@@ -69,7 +69,7 @@ def limit_request_faults(session: Session, books: Books, root_id: str) -> Iterat
         if values is None:
             yield row.budget_id, f"the limit request {row.id} was made by no entry"
         elif (column := comparison.different(row, values)) is not None:
-            reason = f"the column {column} of the limit request {row.id} is not what its entries say"
+            reason = f"the column {column} of the limit request {row.id} differs from its entries"
             yield values["budget_id"], reason
     for request_id, values in expected.items():
         yield values["budget_id"], f"the limit request {request_id} has no row"

@@ -104,7 +104,7 @@ def witnessed(context: Context) -> SignedCheckpoint:
             reason = f"{witnesses.quorum} of {len(witnesses.members)} witnesses must cosign one"
             if not witnesses.members:
                 reason = "EPSILOND_WITNESSES names no witness"
-            raise Problem(409, "not_witnessed", f"No checkpoint is witnessed: {reason}.")
+            raise Problem(409, "not_witnessed", f"There is no witnessed checkpoint: {reason}.")
         found = repository.checkpoint_at(session, size)
         origin, read = origin_of(tree_of(session).ledger_id), repository.tiles(session)
         if found is None or root_of(read, size) != found.root_hash:
@@ -187,7 +187,7 @@ def _result(verdict: Verdict, *, is_ours: bool) -> VerificationResult:
 def _kept(context: Context, root_id: str, note: str) -> tuple[Checkpoint, bool]:
     """Return the given checkpoint, and whether a key of this ledger has signed it."""
     if root_id:
-        detail = "A checkpoint is of the entries of all budgets: leave budget_id out, or the checkpoint."
+        detail = "A checkpoint covers the entries of all budgets: leave out either budget_id or the checkpoint."
         raise unprocessable("contradiction", detail, "checkpoint")
     try:
         kept, signatures = read_note(note)
@@ -238,7 +238,7 @@ def _state(session: Session, context: Context) -> tuple[Checkpoint, SignedCheckp
     try:
         frontier = Frontier(tree.size, tree.frontier)
     except ValueError:
-        raise not_consistent("the row of the tree does not say what its leaves make") from None
+        raise not_consistent("the row of the tree differs from what its leaves give") from None
     current = Checkpoint(origin_of(tree.ledger_id), tree.size, frontier.root())
     newest = repository.newest_checkpoint(session)
     if newest is None:
@@ -285,7 +285,7 @@ def _check_note(note: str, key: VerifierKey, current: Checkpoint) -> None:
     except InvalidNote:
         said = None
     if said != current:
-        raise not_consistent(f"the checkpoint of {current.size} entries is not the one that was signed")
+        raise not_consistent(f"the checkpoint of {current.size} entries differs from the one that was signed")
 
 
 def _check_consistency(read: Read, newest: Row[Any], current: Checkpoint) -> None:
@@ -294,7 +294,7 @@ def _check_consistency(read: Read, newest: Row[Any], current: Checkpoint) -> Non
         raise not_consistent(f"a checkpoint of {newest.tree_size} entries was signed, and the tree has {current.size}")
     for size, root in ((newest.tree_size, newest.root_hash), (current.size, current.root)):
         if root_of(read, size) != root:
-            raise not_consistent(f"the first {size} entries of the tree do not make the root that was kept of them")
+            raise not_consistent(f"the first {size} entries of the tree do not give the root that was kept")
 
 
 def root_of(read: Read, size: int) -> bytes:
@@ -324,4 +324,4 @@ def _key(text: str) -> VerifierKey:
     try:
         return VerifierKey.parse(text)
     except InvalidNote:
-        raise not_consistent("a checkpoint names a key that is not one") from None
+        raise not_consistent("a checkpoint names a malformed key") from None

@@ -56,7 +56,7 @@ class TreeVerification:
         frontier, roots = self._make_again(sorted(sizes))
         self._check_nothing_is_left_out(tree.settled_leaf_index, is_short=frontier.size < tree.size)
         if (tree.size, tree.frontier) != (frontier.size, frontier.hashes()):
-            raise _beside(f"the row of the tree does not say what its {frontier.size} leaves make")
+            raise _beside(f"the row of the tree differs from what its {frontier.size} leaves give")
         head = TreeHead(origin_of(tree.ledger_id), frontier.size, frontier.root())
         _check_checkpoints(tree.checkpoints, head.origin, signed, roots)
         if kept is not None:
@@ -93,12 +93,14 @@ class TreeVerification:
                 if position >= entries or leaf_indices[position] != leaf_index:
                     position = bisect_left(leaf_indices, leaf_index)
                 if position >= entries or leaf_indices[position] != leaf_index:
-                    raise BadPlace(None, None, leaf_index, f"it is missing: it was put into the tree, at {place}")
+                    raise BadPlace(
+                        None, None, leaf_index, (f"the entry is missing, although it was put into the tree, at {place}")
+                    )
                 if seen[position]:
-                    raise self._bad(leaf_index, f"it is in the tree twice; the second place is {place}")
+                    raise self._bad(leaf_index, f"the entry is in the tree twice; the second place is {place}")
                 seen[position] = 1
                 if entry_hash != self._hashes[WIDTH * position : WIDTH * (position + 1)]:
-                    raise self._bad(leaf_index, f"it is another entry than was put into the tree, at {place}")
+                    raise self._bad(leaf_index, f"another entry was put into the tree at this place, {place}")
                 hashes.append(leaf_hash(entry_hash))
                 place += 1
             yield hashes
@@ -107,11 +109,13 @@ class TreeVerification:
         """Check that the tree lacks only newer entries, which may still wait for their places."""
         position = self._seen.find(0)
         if position >= 0 and (is_short or self._leaf_indices[position] <= settled):
-            raise self._bad(self._leaf_indices[position], "it is not in the tree")
+            raise self._bad(self._leaf_indices[position], "the entry is not in the tree")
         last = self._leaf_indices[-1] if self._leaf_indices else 0
         if settled > last:
             # Entries up to that place would never be integrated.
-            raise _beside(f"the row of the tree says that all places up to {settled} are in it, and the last is {last}")
+            raise _beside(
+                f"the row of the tree says that all places up to {settled} are in the tree, but the last one is {last}"
+            )
 
     def _bad(self, leaf_index: int, reason: str) -> BadPlace:
         entry = repository.entry_at(self._session, leaf_index)
@@ -123,7 +127,7 @@ def _check_nodes(stored: dict[tuple[int, int], bytes], made: Sequence[Node]) -> 
     for node in made:
         if stored.pop((node.level, node.index), None) != node.hash:
             first, count = node.index << 8 * node.level, 1 << 8 * node.level
-            reason = f"the leaves {first} to {first + count - 1} of the tree do not make the node above them"
+            reason = f"the leaves {first} to {first + count - 1} of the tree do not give the node above them"
             raise _beside(reason)
 
 
@@ -134,18 +138,18 @@ def _check_checkpoints(count: int, origin: str, signed: Sequence[Row[Any]], root
         if row.number != number:
             raise _beside(f"{which} is missing")
         if row.tree_size < before:
-            raise _beside(f"{which} is of a smaller tree than the one before it")
+            raise _beside(f"{which} covers a smaller tree than the checkpoint before it")
         before = row.tree_size
         try:
             said = open_note(row.note, VerifierKey.parse(row.public_key))
         except InvalidNote as error:
-            raise _beside(f"{which} is not what was signed: {error}") from None
+            raise _beside(f"{which} differs from what was signed: {error}") from None
         if said != Checkpoint(origin, row.tree_size, row.root_hash):
             raise _beside(f"{which} differs from what was signed")
         if roots.get(row.tree_size) != said.root:
-            raise _beside(f"the first {row.tree_size} leaves of the tree do not make the root that {which} has")
+            raise _beside(f"the first {row.tree_size} leaves of the tree do not give the root in {which}")
     if count != len(signed):
-        raise _beside(f"the checkpoint {len(signed) + 1} is missing: {count} were signed")
+        raise _beside(f"the checkpoint {len(signed) + 1} is missing: {count} checkpoints were signed")
 
 
 def _beside(reason: str) -> BadPlace:

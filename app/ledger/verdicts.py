@@ -45,9 +45,12 @@ class TreeHead:
         if kept.origin != self.origin:
             raise NotAsKept(f"the kept checkpoint belongs to {kept.origin}, and this ledger is {self.origin}")
         if kept.size > self.size:
-            raise NotAsKept(f"the kept checkpoint has {kept.size} entries, and the tree {self.size}: some are missing")
+            raise NotAsKept(
+                f"the kept checkpoint has {kept.size} entries, and the tree has only {self.size}: some entries are "
+                "missing"
+            )
         if root != kept.root:
-            raise NotAsKept(f"the first {kept.size} entries are not those of the kept checkpoint")
+            raise NotAsKept(f"the first {kept.size} entries differ from the entries of the kept checkpoint")
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class Past:
         hashes = self._hashes.get(entry.budget_id, b"")
         was = hashes[32 * (entry.sequence - 1) : 32 * entry.sequence]
         if was and was != bytes.fromhex(entry.hash):
-            reason = "it is not the entry that the older export has in this place"
+            reason = "the older export has another entry in this place"
             raise BadPlace(entry.budget_id, entry.sequence, entry.leaf_index, reason)
 
     def check_nothing_is_missing(self, books: Books) -> None:
@@ -178,4 +181,4 @@ class Past:
             end = books.end_of(budget_id)
             found = 0 if end is None else end.sequence
             if 32 * found < len(hashes):
-                raise BadPlace(budget_id, found + 1, None, "it is missing: the older export has it")
+                raise BadPlace(budget_id, found + 1, None, "the entry is missing, although the older export has it")

@@ -128,7 +128,7 @@ class _Reader:
             return  # Each reservation that entries made has its row, so equal counts mean that no other rows exist.
         row = repository.reservation_without_entry(self._session, root_id)
         if row is not None:
-            raise BadPlace(row.budget_id, row.sequence, None, f"the reservation {row.id} was made by no entry")
+            raise BadPlace(row.budget_id, row.sequence, None, f"the reservation {row.id} has no entry that made it")
         raise BadPlace(None, None, None, "a reservation has more than one row")
 
     def _read(self, entry: EntryRow) -> None:
@@ -168,7 +168,9 @@ class _Reader:
         if unknown:
             who = min(unknown)
             place = repository.first_entry_of(self._session, who)
-            raise BadPlace(place.budget_id, place.sequence, place.leaf_index, f"its principal {who} never had a key")
+            raise BadPlace(
+                place.budget_id, place.sequence, place.leaf_index, (f"the principal {who} of the entry never had a key")
+            )
 
     def _settle(self, known: Known, entry: EntryRow | None) -> None:
         self._reservations += 1
@@ -214,4 +216,6 @@ def _check_budgets(session: Session, books: Books, rows: Sequence[Row[Any]]) -> 
     for row in rows:
         column = comparison.different(row, tables.budget_row(books.accounts[row.id], states[row.id]))
         if column is not None:
-            raise BadPlace(row.id, None, None, f"the column {column} of its row is not what the entries amount to")
+            raise BadPlace(
+                row.id, None, None, (f"the column {column} of the row differs from what the entries add up to")
+            )

@@ -153,11 +153,11 @@ class Vouched:
             else:
                 behind.append(VouchedEntry(record, hashed))
         if place < end.sequence:
-            raise BrokenChain(place + 1, "it is missing: the fence has a later one")
+            raise BrokenChain(place + 1, "the entry is missing, although the fence has a later one")
         is_known = end.sequence <= len(known)
         found = known.hash_at(end.sequence) if is_known else more.hash_at(end.sequence - len(known))
         if found != end.hash:
-            raise BrokenChain(end.sequence, "it has another hash than the fence has")
+            raise BrokenChain(end.sequence, "the entry's hash differs from the hash in the fence")
         known.extend(more)
         return behind
 
@@ -181,7 +181,7 @@ class Vouched:
         for place in places:
             row, hashed = rows.get(place), chain.hash_at(place)
             if row is None or row.hash != hashed:
-                raise BrokenChain(place, "it is not the one that was read before")
+                raise BrokenChain(place, "the entry differs from the one that was read before")
             found.append(VouchedEntry(_checked(row, chain_id, place, chain.hash_at(place - 1)), hashed))
         return found
 
@@ -224,7 +224,7 @@ _LOCK = threading.Lock()
 def _checked(row: Chained, chain_id: str, place: int, before: str) -> EntryRecord:
     record = checked_record(row, place, before)
     if record.budget_id != chain_id:
-        raise BrokenChain(place, "it belongs to another chain")
+        raise BrokenChain(place, "the entry belongs to another chain")
     return record
 
 

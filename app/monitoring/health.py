@@ -130,7 +130,7 @@ def health_ready(context: CurrentContext, request: Request) -> Readiness:
             behind.members["checks"] = checks
             raise behind
         code = "database_unavailable" if {"database", "schema"} & set(failing) else "not_ready"
-        detail = f"Not as it should be: {', '.join(failing)}."
+        detail = f"These checks failed: {', '.join(failing)}."
         raise Problem(503, code, detail, members={"checks": checks}, headers={"Retry-After": "5"})
     return Readiness(checks=Checks.model_validate(checks))
 

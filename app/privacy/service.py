@@ -30,18 +30,18 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
     """
     if (request.delta is None) == (request.epsilon is None):
         code = "overdetermined" if request.delta is not None else "missing"
-        raise unprocessable(code, "give delta to get epsilon, or epsilon to get delta; exactly one of them", "delta")
+        raise unprocessable(code, "give either delta, to get epsilon, or epsilon, to get delta", "delta")
     events, relation = to_events(request.events), request.neighboring_relation
     if request.certify and request.group_size > 1:
         raise unprocessable(
             "unsupported",
-            "the second opinion is about single records: ask with group_size 1, or without certify",
+            "a second opinion exists only for single records: use group_size 1, or leave certify out",
             "certify",
         )
     if request.certificate and isinstance(request.delta or request.epsilon, list):
         raise unprocessable(
             "unsupported",
-            "a certificate is about one value: give one delta or epsilon, not a list",
+            "a certificate states one value: give a single delta or epsilon, not a list",
             "certificate",
         )
     evaluation = Evaluation(context, events, relation, MOST_SECONDS, request.group_size, request.effort)

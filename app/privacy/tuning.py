@@ -183,7 +183,7 @@ def answer_tuning_cost(context: Context, request: TuningCostRequest) -> TuningCo
     """
     if (request.delta is None) == (request.target is None):
         code = "overdetermined" if request.delta is not None else "missing"
-        raise unprocessable(code, "give delta to get epsilon, or a target to get the noise; exactly one", "delta")
+        raise unprocessable(code, "give either delta, to get epsilon, or target, to get the noise", "delta")
     events, relation = to_events(request.events), request.neighboring_relation
     with refused_at("distribution"):
         trials = read_trials(**request.distribution.model_dump(exclude_none=True))
@@ -208,7 +208,10 @@ def _in_bounds(context: Context, function: Callable[P, T], *args: P.args, **kwar
     try:
         return context.processes.run(function, *args, **kwargs)
     except JobFailed as failure:
-        words = f"tuning asks for many deltas of these events, which cost too much: {failure}; ask about fewer events"
+        words = (
+            f"tuning needs many deltas of these events, and computing them took too long: {failure}; ask about "
+            "fewer events"
+        )
         raise unprocessable("too_much_work", words, "events") from None
 
 
@@ -231,7 +234,7 @@ def _answer(
     )
     warnings = [*cost.epsilon.warnings, *cost.run.warnings]
     if cost.moments is None:
-        warnings.append("One run has no finite Renyi divergence at these orders, so that the selection has none here.")
+        warnings.append("One run has no finite Renyi divergence at these orders, so the selection has none, either.")
     return TuningCostAnswer(
         epsilon=epsilon,
         delta=delta,

@@ -224,7 +224,7 @@ async def commit_reservation(
         detail = "Only a key with the scope refunds may state that no noise was drawn for the rest, and give it up."
         raise Problem(403, "forbidden", detail)
     if gives_up and events is None:
-        detail = "events must say which part of the reserved events happened if the rest is given up"
+        detail = "if the rest is given up, events must say which part of the reserved events happened"
         raise unprocessable("missing_events", detail, "events")
     keyed = keyed_request(context, principal.id, key, f"commit {reservation_id}", request or CommitRequest())
 

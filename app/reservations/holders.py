@@ -36,7 +36,7 @@ def check_holder(context: Context, reservation_id: str, principal: Principal) ->
         return
     remember(context, reservation_id, row.principal_id)
     if not principal.acts_for(row.principal_id):
-        detail = "Another key made this reservation: that key acts on it, or one with the scope owner."
+        detail = "Another key made this reservation. Only that key, or a key with the scope owner, can act on it."
         raise Problem(403, "not_your_reservation", detail)
 
 

@@ -54,7 +54,8 @@ def quote(
     if relation not in (None, own_relation):
         raise unprocessable(
             "relation_mismatch",
-            f"the budget's neighboring_relation is {own_relation}; events priced under another cannot be charged",
+            f"the budget's neighboring_relation is {own_relation}; events that were priced under another relation "
+            "cannot be charged",
             "neighboring_relation",
         )
     if charge_delta is not None and budget_filter.kind != "approximate_dp":

@@ -69,7 +69,7 @@ def _reprice(context: Context, budget_filter: PrivacyFilter, state: ReservationS
         return Repriced(state.id, state.budget_id, before, failure=problem.detail)
     if all(new <= old for new, old in zip(price.amounts, paid, strict=True)):
         return Repriced(state.id, state.budget_id, before)
-    reason = f"priced again: engine {ENGINE_VERSION} finds more than engine {state.engine_version} did"
+    reason = f"priced again: engine {ENGINE_VERSION} finds a higher price than engine {state.engine_version} did"
     instruction = Instruction(Correct(price, reason, priced=state.priced_events), SERVICE, state.id)
     with context.database.write() as session:
         (outcome,) = carry_out(session, context.database, [instruction], context.clock())

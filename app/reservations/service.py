@@ -50,8 +50,8 @@ def certificate_of(session: Session, reservation_id: str) -> bytes:
     hashed = get_reservation(session, reservation_id).certificate
     if hashed is None:
         detail = (
-            "This reservation has no certificate: `certificate` asks for one when you reserve, and the warning "
-            "`no_certificate` of that answer says why there is none."
+            "This reservation has no certificate: ask for one with `certificate` when you reserve; if there is "
+            "none, the warning `no_certificate` of the answer says why."
         )
         raise Problem(404, "not_found", detail)
     data = certificate(session, hashed)

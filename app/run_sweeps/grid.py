@@ -109,7 +109,7 @@ def _check_fields(run: Mapping[str, Any]) -> None:
         raise unprocessable("missing", "a sweep needs a dataset_id: what its runs train on", "dataset_id")
     for name in FIXED:
         if isinstance(run.get(name), list):
-            raise unprocessable("unsupported", f"{name} is the same in all runs of a sweep; give one", name)
+            raise unprocessable("unsupported", f"{name} must be the same in all runs of a sweep: give one value", name)
 
 
 def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
@@ -117,11 +117,13 @@ def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
     found = list(lists_in(run, leaving=FIXED))
     if not found:
         raise unprocessable(
-            "missing", "one or two fields of the run request take lists: the values of the grid", "hyperparameters"
+            "missing",
+            ("one or two fields of the run request must be lists, with the values of the grid"),
+            "hyperparameters",
         )
     if len(found) > MAX_SWEPT:
         places = ", ".join(".".join(path) for path, _ in found[:5])
-        detail = f"at most {MAX_SWEPT} fields are swept at a time; lists are at {places}"
+        detail = f"at most {MAX_SWEPT} fields can be swept at a time; there are lists at {places}"
         raise unprocessable("overdetermined", detail, *found[MAX_SWEPT][0])
     swept = tuple(read_values(path, values, MAX_CELLS) for path, values in found)
     for each in swept:
@@ -131,7 +133,7 @@ def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
                 raise invalid("invalid_value", detail, *each.path, str(place))
     size = math.prod(len(each.values) for each in swept)
     if size > MAX_CELLS:
-        detail = f"a sweep has {MAX_CELLS} cells at most, and this one would have {size}"
+        detail = f"a sweep may have at most {MAX_CELLS} cells, and this one would have {size}"
         raise invalid("too_long", detail, *swept[-1].path)
     return swept
 

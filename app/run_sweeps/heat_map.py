@@ -74,7 +74,7 @@ def heat_map_of(sweep: RunSweepBody) -> HeatMap:
         Problem: 409 ``results_withheld``, or ``no_score``.
     """
     if sweep.select == Select.BEST:
-        detail = "A sweep for the best run releases one result; a map would show the results that are withheld."
+        detail = "A sweep for the best run releases one result; a map would show results that are withheld."
         raise Problem(409, "results_withheld", detail)
     scores = [_score(cell) for cell in sweep.cells]
     known = [score for score in scores if score is not None]

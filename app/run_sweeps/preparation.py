@@ -117,7 +117,9 @@ def _check_terms(grid: Grid) -> RandomTrials | None:
     if terms.select == "all":
         for name in ("trials", "score", "release_after_s"):
             if getattr(terms, name) is not None:
-                detail = f"{name} is only for select best: with all, every cell runs once and every result is shown"
+                detail = (
+                    f"{name} is only for select best; with select all, every cell runs once and every result is shown"
+                )
                 raise unprocessable("overdetermined", detail, name)
         return None
     needed = {"trials": "the law of the number of trials", "score": "the score by which the best run is chosen"}
@@ -127,20 +129,20 @@ def _check_terms(grid: Grid) -> RandomTrials | None:
     assert terms.trials is not None, "checked above"
     first = grid.cells[0].request
     if any(cell.request.seed is not None for cell in grid.cells):
-        detail = "trials of one cell would all be the same run: leave the seed out, or select all"
+        detail = "with a seed, all trials of a cell would be the same run: leave seed out, or use select all"
         raise unprocessable("unsupported", detail, "seed")
     if TASKS[first.model.kind] is Task.MEAN:
-        detail = "a mean predicts no label, so its runs have no score; select all"
+        detail = "a mean predicts no label, so its runs have no score: use select all"
         raise unprocessable("unsupported", detail, "model", "kind")
     for cell in grid.cells:
         if cell.request.target.kind not in (ApproximateDpTarget.kind, PureDpTarget.kind):
-            detail = "the cost of a selection is stated at a delta: give an approximate_dp target, or a pure_dp one"
+            detail = "the cost of a selection is stated at a delta: use an approximate_dp or a pure_dp target"
             raise unprocessable("unsupported", detail, "target", "kind")
         if getattr(cell.request.target, "group_size", 1) > 1:
-            detail = "the cost of a selection is known only for single records: leave group_size out, or select all"
+            detail = "the cost of a selection is known only for single records: leave group_size out, or use select all"
             raise unprocessable("unsupported", detail, "target", "group_size")
     if len({_delta(cell.request.target) for cell in grid.cells}) > 1:
-        detail = "the selection has one guarantee, at one delta: give the same to all cells"
+        detail = "the selection has one guarantee, at one delta: use the same delta in all cells"
         raise unprocessable("unsupported", detail, "target", "delta")
     try:
         law = trials_of(**terms.trials.model_dump(exclude_none=True))
@@ -173,7 +175,10 @@ def _calibrate_all(context: Context, grid: Grid, principal: Principal) -> list[r
             raise grid.in_cell(number, from_accounting(error)) from None
     relations = {each.calibration.plan.neighboring_relation for each in ready}
     if len(relations) > 1:
-        detail = f"the algorithms' own relations differ ({', '.join(sorted(map(str, relations)))}): give one to all"
+        detail = (
+            f"the algorithms have different relations of their own ({', '.join(sorted(map(str, relations)))}): "
+            "give neighboring_relation, which then applies to all"
+        )
         raise unprocessable("relation_mismatch", detail, "neighboring_relation")
     return ready
 
@@ -182,8 +187,8 @@ def _check_size(columns: Sequence[dict[str, Any]]) -> None:
     described = sum(len(json.dumps(each["description"])) + len(each["plan"]) for each in columns)
     if described > MOST_STORED:
         detail = (
-            f"the records of {len(columns)} runs on this data set take {described / 2**20:.0f} MiB, and "
-            f"{MOST_STORED / 2**20:.0f} MiB is the most: sweep fewer values at a time"
+            f"the records of {len(columns)} runs on this data set take {described / 2**20:.0f} MiB, and at most "
+            f"{MOST_STORED / 2**20:.0f} MiB are allowed: sweep fewer values at a time"
         )
         raise unprocessable("too_much_work", detail, "dataset_id")
 
@@ -203,9 +208,9 @@ def _check_release(grid: Grid, law: RandomTrials, *, is_public: bool) -> list[st
     most = quantile_of(law)
     if after is None and not is_public:
         detail = (
-            "the time that a sweep takes tells the number of its trials, which must stay secret: give the seconds "
-            "after which all of them have surely ended. They run one after the other, and "
-            f"{QUANTILE:.1%} of sweeps with this law make at most {most}: {most} times the duration of one run is right"
+            "the duration of a sweep reveals the number of its trials, which must stay secret: give the number of "
+            f"seconds after which all trials have surely ended. Trials run one after the other, and {QUANTILE:.1%} "
+            f"of sweeps with this law make at most {most}: so {most} times the duration of one run is enough"
         )
         raise unprocessable("missing", detail, "release_after_s")
     if after is None or is_public:
@@ -213,9 +218,9 @@ def _check_release(grid: Grid, law: RandomTrials, *, is_public: bool) -> list[st
     least = max(most, 1)
     if after < least:
         detail = (
-            f"{after} s hide nothing: a run on private data takes a second at least, and {QUANTILE:.1%} of sweeps with "
-            f"this law make at most {most}, one after the other. Give {least} s at least; {least} times the duration "
-            f"of one run is right"
+            f"{after} s would hide nothing: a run on private data takes at least one second, and {QUANTILE:.1%} of "
+            f"sweeps with this law make at most {most}, one after the other. Give at least {least} s; {least} "
+            "times the duration of one run is enough"
         )
         raise unprocessable("out_of_range", detail, "release_after_s")
     return [
@@ -261,7 +266,7 @@ def _charge_of_best(
     budget_id = grid.cells[0].request.budget_id
     kind, orders = _filter_of(context, budget_id)
     if kind == "pure_dp" and delta > 0.0:
-        detail = "a pure_dp budget charges a selection its cost without a delta: give a pure_dp target"
+        detail = "a pure_dp budget charges the cost of a selection at delta 0: use a pure_dp target"
         raise unprocessable("no_cost_in_filter", detail, "target", "kind")
     try:
         cost = _within_limits(context, bound, selection_cost, bound, relation, law, delta, orders)
@@ -272,7 +277,9 @@ def _charge_of_best(
         raise unprocessable("too_much_work", detail, "sampling") from None
     epsilon = cost.epsilon.value.upper
     if not epsilon <= MAX_STATED:
-        detail = f"the selection has no epsilon of at most {MAX_STATED:g} at this delta: ask for less of each run"
+        detail = (
+            f"the selection has no epsilon of at most {MAX_STATED:g} at this delta: use a smaller target for each run"
+        )
         raise unprocessable("unreachable_target", detail, "target")
     event = selection_charge(epsilon, delta) if cost.moments is None else selection_event(cost.moments)
     return _Charge((event,), _guarantee(cost.epsilon, delta), tuple(cost.epsilon.warnings))

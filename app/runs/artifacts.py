@@ -107,7 +107,7 @@ def read_model_file(content: bytes) -> tuple[Mapping[str, Any], Parameters]:
             arrays = {name: stored[name] for name in stored.files}
         document = json.loads(arrays.pop("document").item())
     except (OSError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError("it is no NPZ archive with a document") from error
+        raise ValueError("the file is not an NPZ archive with a document") from error
     return document, {name: array for name, array in arrays.items() if name not in _TOLD}
 
 

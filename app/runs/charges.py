@@ -84,4 +84,4 @@ def resolve(
         _, known = as_entered(session, vouched, after.budget_id, reservation_id)
         is_whole = isinstance(command, Commit) and command.events is None
         if is_whole and known.state.charged != known.state.cost:
-            raise ChargeAltered("it holds more than was charged")
+            raise ChargeAltered("the reservation holds more than was charged")

@@ -75,7 +75,7 @@ class Predictor:
         model = _build(body.model, data)
         shapes = {name: array.shape for name, array in model.parameters(np.zeros(model.num_parameters)).items()}
         if {name: array.shape for name, array in parameters.items()} != shapes:
-            raise ValueError("its arrays are not those of its model")
+            raise ValueError("the file's arrays do not match its model")
         return cls(body.run_id, body.plan_hash, data, model, parameters)
 
     def predict(self, values: npt.NDArray[np.float64]) -> PredictionsBody:
@@ -156,7 +156,7 @@ def _order(given: Sequence[str] | None, declared: Sequence[str]) -> list[int]:
     missing = [name for name in declared if name not in places]
     if missing or len(given) != len(declared):
         lacks = f" It lacks {', '.join(map(repr, missing[:8]))}." if missing else ""
-        detail = f"The columns are those {len(declared)} of the model's features, each once.{lacks}"
+        detail = f"The columns must be the {len(declared)} columns of the model's features, each once.{lacks}"
         raise unprocessable("columns_differ", detail, "columns")
     return [places[name] for name in declared]
 

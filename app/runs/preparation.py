@@ -110,7 +110,9 @@ def prepare(context: Context, request: RunRequest, principal: Principal = SERVIC
         Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
     """
     if request.certificate and request.budget_id is None:
-        detail = "a certificate is kept with a charge, and this run has none: give budget_id, or leave certificate out"
+        detail = (
+            "a certificate is kept with a charge, and this run has no charge: give budget_id, or leave certificate out"
+        )
         raise unprocessable("unsupported", detail, "certificate")
     ready = calibrate(context, request, principal)
     if request.budget_id is not None:
@@ -152,7 +154,7 @@ def price(
         if problem.code != "missing_charge_delta":
             raise
         detail = f"the budget prices a run at the delta of its target, and this target ({target.kind}) has none"
-        raise unprocessable(problem.code, f"{detail}: give an approximate_dp target", "target", "kind") from None
+        raise unprocessable(problem.code, f"{detail}: use an approximate_dp target", "target", "kind") from None
     if certificate or context.settings.certify_charges:
         quote = certified(context, budget_id, events, quote)
     return Price(budget_id, events, delta, quote)

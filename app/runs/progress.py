@@ -178,9 +178,11 @@ class ProgressFeed:
     def _check_limits(self, principal_id: str) -> None:
         of_key = Counter(self._listeners.values())[principal_id]
         if of_key >= self._per_key:
-            detail = f"This key has {of_key} streams open, and {self._per_key} is the limit. Close one"
+            detail = f"This key has {of_key} streams open, and the limit is {self._per_key}. Close one"
         elif len(self._listeners) >= self._in_all:
-            detail = f"This server has {len(self._listeners)} streams open, and {self._in_all} is the limit. Come later"
+            detail = (
+                f"This server has {len(self._listeners)} streams open, and the limit is {self._in_all}. Try again later"
+            )
         else:
             return
         detail += ", or ask `GET /v1/runs/{id}` now and then."

@@ -21,13 +21,11 @@ def describe(session: Session, request: RunRequest) -> tuple[DataDescription, in
             unknown data set.
     """
     if (request.dataset_id is None) == (request.dataset is None):
-        raise unprocessable(
-            "missing", "give dataset_id, or dataset with public rows; exactly one of them", "dataset_id"
-        )
+        raise unprocessable("missing", "give either dataset_id, or dataset with public rows", "dataset_id")
     if request.dataset is not None:
         if request.dataset_version is not None:
             raise unprocessable(
-                "overdetermined", "rows in a request have no versions: leave this out", "dataset_version"
+                "overdetermined", "rows in a request have no versions: leave dataset_version out", "dataset_version"
             )
         return DataDescription.of_inline(load_inline(request.dataset, "dataset")), None
     assert request.dataset_id is not None
@@ -59,8 +57,8 @@ def check_evaluation(request: RunRequest, data: DataDescription) -> None:
         return
     if data.held_out_size is None:
         detail = (
-            "the data hold no rows out: register a private data set with held_out_share, or score the model on public "
-            "rows with test_dataset_id"
+            "no rows of this data set are held out: register a private data set with held_out_share, or score the "
+            "model on public rows with test_dataset_id"
         )
         raise unprocessable("no_held_out_rows", detail, "evaluation")
     if TASKS[request.model.kind] is Task.MEAN:
@@ -78,6 +76,7 @@ def check_privacy(session: Session, request: RunRequest, *, public: bool) -> Non
         assert request.dataset_id is not None, "rows in a request are public"
         own = datasets.get(session, request.dataset_id).budget_id
         detail = (
-            f"private data need a budget that pays for the run: {own}, which this data set is bound to, or a part of it"
+            f"private data need a budget that pays for the run: give {own}, the budget to which this data set is "
+            "bound, or a budget under it"
         )
         raise unprocessable("missing", detail, "budget_id")

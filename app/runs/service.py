@@ -62,8 +62,8 @@ def check_queue(context: Context, principal_id: str, more: int = 1) -> None:
         queued = repository.count_queued(session, principal_id) + run_sweeps.count_waiting(session, principal_id)
     if queued + more > most:
         detail = (
-            f"{queued} runs of this key wait for a worker, {more} more {'is' if more == 1 else 'are'} asked for, and "
-            f"{most} is the limit. Ask again when some have been taken, or cancel some."
+            f"{queued} runs of this key wait for a worker, {more} more {'is' if more == 1 else 'are'} asked for, "
+            f"and the limit is {most}. Try again when workers have taken some of them, or cancel some."
         )
         raise Problem(429, "queue_full", detail, headers={"Retry-After": "60"})
 
@@ -173,7 +173,9 @@ def cancel(session: Session, context: Context, run_id: str, principal: Principal
 def not_your_run(what: str) -> Problem:
     """Return the refusal of a key that would end what another key has begun, and paid for."""
     return Problem(
-        403, "not_your_run", f"Another key made this {what}: that key cancels it, or one with the scope owner."
+        403,
+        "not_your_run",
+        (f"Another key made this {what}. Only that key, or a key with the scope owner, can cancel it."),
     )
 
 
@@ -195,7 +197,7 @@ def released(session: Session, context: Context, run_id: str) -> Run:
     if run.state != RunState.SUCCEEDED:
         raise Problem(409, "model_not_released", f"The run has not succeeded (it is {run.state}): there is no model.")
     if not artifacts.model_path(context, run).exists():
-        raise Problem(409, "model_not_released", "There is no model that the run has released.")
+        raise Problem(409, "model_not_released", "The run has released no model.")
     return run
 
 

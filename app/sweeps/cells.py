@@ -39,10 +39,14 @@ def find_swept(body: Mapping[str, Any]) -> Swept:
     """
     found = list(lists_in(body))
     if not found:
-        raise unprocessable("missing", "exactly one field of the calibrate request takes a list: the values to sweep")
+        raise unprocessable(
+            "missing", ("exactly one field of the calibrate request must be a list, with the values to sweep")
+        )
     if len(found) > 1:
         places = " and ".join(".".join(path) for path, _ in found[:5])
-        raise unprocessable("overdetermined", f"one field is swept at a time; lists are at {places}", *found[1][0])
+        raise unprocessable(
+            "overdetermined", (f"only one field can be swept at a time; there are lists at {places}"), *found[1][0]
+        )
     path, values = found[0]
     return read_values(path, values)
 

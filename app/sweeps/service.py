@@ -55,7 +55,10 @@ def sweep(context: Context, request: SweepRequest, principal: Principal) -> Swee
     """
     swept = find_swept(request.root)
     if request.root.get("certificate"):
-        detail = "a certificate is about one calibration: send this value's request to /v1/calibrate, or leave it out"
+        detail = (
+            "a certificate states the result of one calibration: send a single request to /v1/calibrate, or leave "
+            "certificate out"
+        )
         raise unprocessable("unsupported", detail, "certificate")
     reader = BudgetReader(context, principal)
     questions: list[Question | Problem] = []

@@ -78,7 +78,7 @@ def send(
 
 def _connected(address: Address, ips: Iterable[Ip], until: float, tls: ssl.SSLContext | None) -> socket.socket:
     """Connect to the first of the addresses that accepts a connection."""
-    failure: OSError = ConnectionRefusedError("there is no address")
+    failure: OSError = ConnectionRefusedError("the host has no address")
     for ip in ips:
         try:
             plain = socket.create_connection((str(ip), address.port), timeout=_left(until))

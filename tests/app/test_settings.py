@@ -106,7 +106,9 @@ def test_a_fence_is_a_file_or_a_database(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("EPSILOND_FENCE", "mysql://user:password1@host/name")
     with pytest.raises(ValidationError) as caught:
         Settings()
-    assert settings_faults(caught.value) == "EPSILOND_FENCE: the database is SQLite, or PostgreSQL through psycopg 3."
+    assert (
+        settings_faults(caught.value) == "EPSILOND_FENCE: the database must be SQLite, or PostgreSQL through psycopg 3."
+    )
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

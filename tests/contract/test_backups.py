@@ -155,7 +155,10 @@ def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> Non
     assert "Nothing is served until the loss is acknowledged" in service.follow("Restoring", 1)
     assert service.run("epsilond ledger verify").startswith("valid: 4 entries")
     verify, missing = commands("Before it serves again")
-    assert f"not valid: budget {budget}, entry 5: it is missing: the older export has it" in service.run(verify, 1)
+    assert (
+        f"not valid: budget {budget}, entry 5: the entry is missing, although the older export has it"
+        in service.run(verify, 1)
+    )
     lines = [json.loads(line) for line in service.run(missing).splitlines() if line.startswith("{")]
     records = [json.loads(line["canonical"]) for line in lines]
     assert [(record["kind"], record["purpose"]) for record in records] == [

@@ -43,7 +43,7 @@ def authenticate(context: Context, token: str) -> Principal:
     """
     provider = provider_of(context)
     if provider is None:
-        raise _invalid("this server takes keys only")
+        raise _invalid("this server accepts only API keys")
     try:
         claims = bearer_claims(provider, token)
     except Refused as refusal:
@@ -104,7 +104,7 @@ def _new_account(
 def unavailable(failure: Unavailable) -> Problem:
     """Return a problem with status 503; details about the provider go to the log."""
     log.warning("provider_unavailable", reason=str(failure))
-    detail = "The provider of accounts does not answer. Try again soon; keys are taken meanwhile."
+    detail = "The provider of accounts does not answer. Try again soon; API keys still work meanwhile."
     return Problem(503, "provider_unavailable", detail, headers={"Retry-After": "10"})
 
 

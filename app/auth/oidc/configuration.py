@@ -48,7 +48,7 @@ class Right(Schema):
         if (self.group is None) == (self.subject is None):
             raise PydanticCustomError("right", "give either a group or a subject")
         if Scope.ADMIN in self.scopes and self.budgets != "all":
-            raise PydanticCustomError("right", 'admin makes keys of every right: give budgets = "all" with it')
+            raise PydanticCustomError("right", 'the scope admin reaches everything: give budgets = "all" with it')
         return self
 
 
@@ -86,7 +86,7 @@ class Configuration(Schema):
     @classmethod
     def _is_trusted(cls, issuer: str) -> str:
         if not is_trusted_address(issuer) or "?" in issuer or "#" in issuer:
-            detail = "it is an https:// address without ? and #, or http:// on this machine itself"
+            detail = "it must be an https:// address without ? and #; http:// is accepted only for this machine itself"
             raise PydanticCustomError("issuer", detail)
         return issuer
 

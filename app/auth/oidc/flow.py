@@ -106,7 +106,7 @@ def finish(
     if kept is None or not hmac.compare_digest(kept["state"].encode(), query.get("state", "").encode()):
         raise Refused("this attempt to sign in is over, or began in another browser")
     if "iss" in query and query["iss"] != provider.configuration.issuer:
-        raise Refused("another provider has sent you here")
+        raise Refused("another provider sent you here")
     if "error" in query or not query.get("code"):
         raise Refused("the provider did not sign you in")
     token = provider.id_token(query["code"], kept["verifier"], redirect_uri(context.settings))

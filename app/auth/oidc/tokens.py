@@ -26,10 +26,10 @@ _LAST_END = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _REASONS: Mapping[type[jwt.PyJWTError], str] = {
     jwt.ExpiredSignatureError: "it has expired",
-    jwt.ImmatureSignatureError: "it is not valid yet",
+    jwt.ImmatureSignatureError: "the token is not valid yet",
     jwt.InvalidIssuerError: "another issuer made it",
-    jwt.InvalidAudienceError: "it is for another audience",
-    jwt.InvalidAlgorithmError: "it is not signed with a private key of the provider",
+    jwt.InvalidAudienceError: "the token is for another audience",
+    jwt.InvalidAlgorithmError: "the token is not signed with a private key of the provider",
     jwt.InvalidSignatureError: "its signature is wrong",
     jwt.InvalidKeyError: "the provider's key is too short",
     jwt.MissingRequiredClaimError: "a claim is missing: iss, sub, aud, exp and iat are needed",
@@ -77,11 +77,11 @@ def id_claims(provider: Provider, token: str, nonce: str) -> Claims:
     client_id = provider.configuration.client_id
     found = _verified(provider, token, client_id)
     if not hmac.compare_digest(str(found.get("nonce", "")).encode(), nonce.encode()):
-        raise Refused("its nonce does not match this attempt to sign in")
+        raise Refused("the token's nonce does not match this attempt to sign in")
     # A token for several audiences names the client that it was issued to (OpenID Connect Core, 3.1.3.7).
     audiences, party = found["aud"], found.get("azp")
     if party != client_id and (party is not None or (isinstance(audiences, list) and len(audiences) > 1)):
-        raise Refused("it was given to another client")
+        raise Refused("the token was issued to another client")
     return _claims(provider, found)
 
 
@@ -94,23 +94,23 @@ def bearer_claims(provider: Provider, token: str) -> Claims:
     """
     audience = provider.configuration.audience
     if audience is None:
-        raise Refused("this server takes tokens of the provider for signing in only")
+        raise Refused("this server accepts tokens of the provider only for signing in")
     found = _verified(provider, token, audience)
     if isinstance(found["aud"], list) and provider.configuration.client_id in found["aud"]:
-        raise Refused("it was also issued to the client that signs people in")
+        raise Refused("the token was also issued to the client that signs people in")
     return _claims(provider, found)
 
 
 def _verified(provider: Provider, token: str, audience: str) -> dict[str, Any]:
     if not looks_like_token(token):
-        raise Refused("it is not a signed token")
+        raise Refused("the token is not signed")
     try:
         header = jwt.get_unverified_header(token)
         if header.get("alg") not in ALGORITHMS:
             raise jwt.InvalidAlgorithmError
         key = provider.key(header.get("kid"))
         if key is None:
-            raise Refused("it is not signed with a key that the provider has now")
+            raise Refused("the token is not signed with a current key of the provider")
         options = {"require": ["iss", "sub", "aud", "exp", "iat"], "enforce_minimum_key_length": True}
         found = jwt.decode(
             token,
@@ -125,14 +125,14 @@ def _verified(provider: Provider, token: str, audience: str) -> dict[str, Any]:
             raise jwt.ExpiredSignatureError
     except jwt.PyJWTError as error:
         reasons = (reason for kind, reason in _REASONS.items() if isinstance(error, kind))
-        raise Refused(next(reasons, "it is not a token that can be read")) from None
+        raise Refused(next(reasons, "the token cannot be read")) from None
     return dict(found)
 
 
 def _claims(provider: Provider, found: Mapping[str, Any]) -> Claims:
     subject = found["sub"]
     if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT or not subject.isprintable():
-        raise Refused("its subject is not 1 to 255 printable characters")
+        raise Refused("the token's subject does not have 1 to 255 printable characters")
     shown = next((found[each] for each in ("preferred_username", "name") if _is_shown(found.get(each))), subject)
     return Claims(
         subject=subject,

@@ -113,11 +113,11 @@ def test_a_whole_archive_is_read(tmp_path: Path) -> None:
         (lambda m: m.pop("tables/budgets.ndjson"), "'tables/budgets.ndjson' is missing"),
         (lambda m: m.pop("files/models/run_a.npz"), "'files/models/run_a.npz' is missing"),
         (lambda m: m.update({"files/models/more": b""}), "'files/models/more' is not in its manifest"),
-        (lambda m: m.update({"files/models/run_a.npz": FILE[:-1]}), "is not what was written"),
-        (lambda m: m.update({"files/models/run_a.npz": FILE + b"x"}), "is not what was written"),
-        (lambda m: m.update({"files/models/run_a.npz": FILE[:-1] + b"x"}), "is not what was written"),
-        (lambda m: m.update({"files/models/run_a.npz": bytes(2**24)}), "is not what was written"),
-        (lambda m: m.update({"tables/budgets.ndjson": ROWS[0]}), "is not what was written"),
+        (lambda m: m.update({"files/models/run_a.npz": FILE[:-1]}), "was changed"),
+        (lambda m: m.update({"files/models/run_a.npz": FILE + b"x"}), "was changed"),
+        (lambda m: m.update({"files/models/run_a.npz": FILE[:-1] + b"x"}), "was changed"),
+        (lambda m: m.update({"files/models/run_a.npz": bytes(2**24)}), "was changed"),
+        (lambda m: m.update({"tables/budgets.ndjson": ROWS[0]}), "was changed"),
         (in_manifest(lambda m: m.update(version=2)), "backup of version 2, and this program reads version 1"),
         (in_manifest(lambda m: m.update(format="other")), "manifest is not what this program writes: format"),
         (in_manifest(lambda m: m.update(more=1)), "manifest is not what this program writes: more"),
@@ -195,7 +195,7 @@ def test_a_bomb_is_left_where_it_passes_its_size(tmp_path: Path, monkeypatch: py
         return data
 
     monkeypatch.setattr(zipfile.ZipExtFile, "read", noted)
-    with pytest.raises(ArchiveRefused, match="is not what was written"):
+    with pytest.raises(ArchiveRefused, match="was changed"):
         read_all(tmp_path / "a", bomb)
     assert max(largest) <= len(FILE) + 1
 

@@ -91,7 +91,9 @@ def test_a_header_is_compared_with_the_declared_columns_before_anything_is_sent(
     assert "rows.csv has columns that are not declared: id, given name. " in wrong("id,a,b,color,given name,y")
     assert "--ignore-columns 'id,given name'" in wrong("id,a,b,color,given name,y", "--ignore-columns", "id")
     assert "rows.csv has no column color. Did you mean colour?" in wrong("a,b,colour,y")
-    assert "declared, and so not to be ignored: color" in wrong("a,b,color,y", "--ignore-columns", "color")
+    assert "these columns are declared, so they cannot be ignored: color" in wrong(
+        "a,b,color,y", "--ignore-columns", "color"
+    )
     assert "and not ';'" in wrong("a;b;color;y")
     first_record = wrong("34,0.5,red,no")
     assert "has none of the declared names" in first_record

@@ -42,5 +42,5 @@ def test_what_is_missing_is_named_by_its_option(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert "Cannot read" in refused("import", tmp_path / "none.py")
     (tmp_path / "image.png").write_bytes(b"\x89PNG\xff\xfe")
-    assert "it is not a text in UTF-8" in refused("import", tmp_path / "image.png")
+    assert "it is not text in UTF-8" in refused("import", tmp_path / "image.png")
     assert "FILE: give a file with the call" in refused("import", *SIZES, status=2)

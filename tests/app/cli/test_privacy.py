@@ -172,7 +172,7 @@ def test_a_conversion_shows_the_textbooks_beside_the_best() -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ("--noise-multiplier 1.1", "--delta: give delta to get epsilon, or epsilon to get delta; exactly one of them."),
+        ("--noise-multiplier 1.1", "--delta: give either delta, to get epsilon, or epsilon, to get delta."),
         ("--delta 1e-5", "--noise-multiplier: This field is required."),
         (
             "--noise-multiplier 1.1 --delta 1e-5 --sampling poisson",
@@ -232,7 +232,10 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 
 def test_a_file_and_options_exclude_each_other(tmp_path: Path) -> None:
     line = refused("account", "--request", tmp_path / "x", "--delta", "1e-5", status=2)
-    assert "--request: it takes the place of the options; give one or the other. See `epsilond account --help`." in line
+    assert (
+        "--request: the file replaces all other options of the request: give either the file or the options. See `epsilond account --help`."
+        in line
+    )
 
 
 def test_faults_of_the_command_line_are_one_line_with_status_2() -> None:

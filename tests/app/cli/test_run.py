@@ -124,7 +124,9 @@ def test_a_model_and_a_card_are_printed_or_written_for_their_owner_alone(live: L
     with np.load(file) as arrays:
         assert {name: arrays[name].tolist() for name in model["parameters"]} == model["parameters"]
     assert "must be a new file" in refused("run", "model", run, "--output", file, env=live.env)
-    assert "npz is for a file; give --output" in refused("run", "model", run, "--format", "npz", status=2)
+    assert "npz is a binary format: name a file with --output" in refused(
+        "run", "model", run, "--format", "npz", status=2
+    )
     assert done("run", "card", run, env=live.env).startswith("# ")
     assert done("run", "card", run, "--format", "html", env=live.env).startswith("<!DOCTYPE html>")
     assert json.loads(done("run", "card", run, "--json", env=live.env))["run_id"] == run

@@ -617,7 +617,8 @@ def test_a_run_on_private_data_without_a_charge_is_named(service: Service, monke
     assert service.stored(run).state == "succeeded", service.stored(run).problem
     declare(bytes(entry["canonical"]), False)
     assert (
-        first_bad(database).reason == f"the run {run['id']} is on private data, and no charge to their root is for it"
+        first_bad(database).reason
+        == f"the run {run['id']} is on private data, but no charge to their root budget belongs to it"
     )
 
 
@@ -695,4 +696,4 @@ def test_a_webhook_is_entered_with_who_registered_and_who_deleted_it(service: Se
     with attacks.attack(database) as connection:
         values = {**row, "created_at": service.context.clock(), "events": ["denied"], "fractions": []}
         connection.execute(insert(table).values(values))
-    assert first_bad(database).reason == f"the webhook {gone} has ended, and has a row"
+    assert first_bad(database).reason == f"the webhook {gone} has ended according to the register, but still has a row"

@@ -120,10 +120,10 @@ def test_an_older_export_tells_books_that_were_rolled_back(
         ok(context.settings, "verify", *map(str, arguments))
     line = refused(context.settings, "verify", "--export", str(early), "--since", str(late))
     assert line.startswith(f"not valid: budget {root['id']}, entry ")
-    assert line.endswith(": it is missing: the older export has it\n")
+    assert line.endswith(": the entry is missing, although the older export has it\n")
     late.write_bytes(late.read_bytes()[:-20])
     line = refused(context.settings, "verify", "--since", str(late))
-    assert "The older export cannot serve for comparison: not valid: line" in line
+    assert "The older export cannot be used for the comparison: not valid: line" in line
 
 
 def test_json_says_what_the_endpoints_say(

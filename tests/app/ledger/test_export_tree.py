@@ -37,16 +37,16 @@ def write(path: Path, lines: Entries) -> Path:
 CHANGES: dict[str, tuple[Callable[[Entries], Any], str]] = {
     "two places swapped": (
         lambda lines: (lines[5].update(tree_index=5), lines[6].update(tree_index=4)),
-        "the last line of the file says another tree than the entries make",
+        "the last line of the file gives another tree than the entries have",
     ),
     "a place twice": (lambda lines: lines[6].update(tree_index=4), "its tree_index is 4, where 5 is the next place"),
     "no place": (lambda lines: lines[6].update(tree_index=None), "its tree_index is 6, where 5 is the next place"),
     "far away": (lambda lines: lines[6].update(tree_index=2**61), "its tree_index is 6, where 5 is the next place"),
     "beyond": (lambda lines: lines[6].update(tree_index=2**80), "its tree_index is not a place of an entry"),
     "negative": (lambda lines: lines[6].update(tree_index=-1), "its tree_index is not a place of an entry"),
-    "a text": (lambda lines: lines[6].update(tree_index="5"), "line 7: it is not an entry"),
-    "a truth value": (lambda lines: lines[6].update(tree_index=True), "line 7: it is not an entry"),
-    "left out": (lambda lines: lines[6].pop("tree_index"), "line 7: it is not an entry"),
+    "a text": (lambda lines: lines[6].update(tree_index="5"), "line 7: the line is not an entry"),
+    "a truth value": (lambda lines: lines[6].update(tree_index=True), "line 7: the line is not an entry"),
+    "left out": (lambda lines: lines[6].pop("tree_index"), "line 7: the line is not an entry"),
     "another root": (lambda lines: lines[-1]["tree"].update(root_hash="00" * 32), "says another tree than the entries"),
     "another size": (lambda lines: lines[-1]["tree"].update(size=5), "says another tree than the entries make"),
     "no hash": (lambda lines: lines[-1]["tree"].update(root_hash="x"), "the last line of the file is not what was"),
@@ -58,7 +58,7 @@ CHANGES: dict[str, tuple[Callable[[Entries], Any], str]] = {
     "an end in words": (lambda lines: lines[-1]["heads"][0].update(sequence="5"), "the last line of the file is not"),
     "an end of a list": (lambda lines: lines[-1]["heads"][0].update(budget_id=[]), "the last line of the file is not"),
     "no text": (lambda lines: lines[-1]["heads"][0].update(budget_id="\ud800"), "the last line of the file is not"),
-    "no tree": (lambda lines: lines[-1].pop("tree"), "the last line of the file is not what was written"),
+    "no tree": (lambda lines: lines[-1].pop("tree"), "the last line of the file was changed"),
 }
 
 

@@ -225,14 +225,17 @@ CUTS: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "in a line": (lambda lines: [*lines[:5], lines[5][:-30]], "line 6: it is not a whole JSON object"),
     "the last new line": (lambda lines: [*lines[:-1], lines[-1][:-1]], "it is not a whole JSON object"),
     "no first line": (lambda lines: lines[1:], "line 1: it is not the first line of an export"),
-    "more": (lambda lines: [*lines, lines[1]], "something follows the last line"),
-    "another kind of line": (lambda lines: [*lines[:4], b'{"a": 1}\n', *lines[4:]], "line 5: it is not an entry"),
+    "more": (lambda lines: [*lines, lines[1]], "the file goes on after its last line"),
+    "another kind of line": (lambda lines: [*lines[:4], b'{"a": 1}\n', *lines[4:]], "line 5: the line is not an entry"),
     "not an object": (lambda lines: [*lines[:4], b"[]\n", *lines[4:]], "line 5: it is not a whole JSON object"),
     "an object that is too deep": (
         lambda lines: [*lines[:4], b'{"a":' * 10**5 + b"\n", *lines[4:]],
         "line 5: it is not a whole JSON object",
     ),
-    "a leaf index twice": (lambda lines: [*lines[:4], lines[3], *lines[4:]], "its leaf_index does not grow"),
+    "a leaf index twice": (
+        lambda lines: [*lines[:4], lines[3], *lines[4:]],
+        "the entry's leaf_index is not larger than that of the entry before",
+    ),
 }
 
 
@@ -359,7 +362,7 @@ def test_a_file_without_its_last_entry_is_caught_by_one_that_was_kept(file: Path
     bad = verify_export(file, past).first_bad
     assert bad is not None
     assert (bad.budget_id, bad.sequence) == (last["budget_id"], last["sequence"])
-    assert bad.reason == "it is missing: the older export has it"
+    assert bad.reason == "the entry is missing, although the older export has it"
 
 
 def test_bytes_that_are_no_text_are_exported_as_they_are(

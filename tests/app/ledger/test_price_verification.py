@@ -138,7 +138,7 @@ def test_an_appended_entry_that_charges_a_loud_million_with_a_unit_is_named(
     row = attacks.entries(context.database)[-2]
     assert (bad.budget_id, bad.sequence, bad.leaf_index) == (forger.budget, 3, row["leaf_index"])
     assert bad.reason == (
-        f"its price is too low: it charges rho 1e-09, and engine {ENGINE_VERSION} finds that its events cost at least "
+        f"the price is too low: the entry charges rho 1e-09, and engine {ENGINE_VERSION} finds that its events cost at least "
         "rho 20000000000.0 (1 more entries charge the same)"
     ).replace("20000000000.0", str(min(SATURATED, 2 * 10**10 * 10**9) / 1e9))
     assert not verdict.valid
@@ -223,7 +223,7 @@ def test_a_part_that_an_approximate_dp_budget_does_not_sell_is_named(context: Co
     bad = first_bad(context.database)
     assert (bad.sequence, bad.reason) == (
         10,
-        "it charges a part, but its budget's filter charges parts as the whole",
+        "the entry charges a part, but the budget's filter charges a part like the whole",
     )
     # The books are audited at the end of each test.
     for table in ("entries", "exposed_steps", "reservations"):

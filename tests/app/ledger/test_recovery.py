@@ -99,7 +99,7 @@ def test_a_tail_that_is_missing_is_not_forgotten(root: dict[str, Any], client: T
     ("statement", "reason"),
     [
         ("UPDATE entries SET canonical = previous_hash WHERE leaf_index = 5", "not an entry that has its hash"),
-        ("UPDATE reservations SET id = 'res_x' WHERE purpose = 'spent'", "was made by no entry"),
+        ("UPDATE reservations SET id = 'res_x' WHERE purpose = 'spent'", "has no entry that made it"),
         ("UPDATE budgets SET id = 'bud_x' WHERE parent_id IS NULL", "it is missing"),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_huge_integer_in_the_place_of_bytes_is_named(
         ("merkle_leaves", "entry_hash"): "the column entry_hash of merkle_leaves, in the row of 9",
         ("merkle_trees", "frontier"): "the column frontier of merkle_trees, in the row of 1",
         ("merkle_checkpoints", "root_hash"): "the column root_hash of merkle_checkpoints, in the row of 3",
-        ("entries", "canonical"): "its bytes are not an entry that has its hash",
+        ("entries", "canonical"): "the bytes are not an entry with this hash",
     }
     for (table, column), reason in places.items():
         with changed(context.database, table, column, str(10**12), ROWS[table]):

@@ -100,7 +100,7 @@ def test_a_note_that_was_changed_in_the_database_is_not_handed_out(
     for note in (first, second.replace("\n1\n", "\n2\n"), "x"):
         attacks.run(context.database, f"UPDATE merkle_checkpoints SET note = '{note}' WHERE number = 2")
         problem = assert_problem(client.get("/v1/ledger/checkpoint"), 409, "ledger_not_consistent")
-        assert "the checkpoint of 1 entries is not the one that was signed" in problem["detail"]
+        assert "the checkpoint of 1 entries differs from the one that was signed" in problem["detail"]
 
 
 def test_who_asks_for_what_was_signed_already_needs_no_write(
@@ -288,11 +288,11 @@ def test_an_export_is_verified_elsewhere_with_a_checkpoint_and_a_public_key_alon
     kept.write_text(note.replace("\n28\n", "\n27\n"))
     assert "was changed after it was signed" in not_valid(*options)
     kept.write_bytes(b"\xff")
-    assert "it is not a text in UTF-8" in not_valid(*options)
+    assert "it is not text in UTF-8" in not_valid(*options)
     kept.write_text(checkpoint(client)["note"])
     lines = export.read_bytes().splitlines(keepends=True)
     early.write_bytes(b"".join([lines[0].replace(b'"version":2', b'"version":1'), *lines[1:]]))
-    assert "it is not an entry" in not_valid("--export", str(early), "--checkpoint", str(kept))
+    assert "the line is not an entry" in not_valid("--export", str(early), "--checkpoint", str(kept))
     tree = client.get("/v1/ledger/export", params={"budget_id": root["id"]}).content
     early.write_bytes(tree)
     assert "lacks budgets" in not_valid("--export", str(early), "--checkpoint", str(kept))

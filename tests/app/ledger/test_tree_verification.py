@@ -69,7 +69,7 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["UPDATE merkle_leaves SET entry_hash = (SELECT entry_hash FROM merkle_leaves WHERE tree_index = 3) "
       "WHERE tree_index = 9"], 9, "it is another entry than was put into the tree, at 9"),
     (["DELETE FROM merkle_leaves WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
-    (["DELETE FROM merkle_leaves WHERE tree_index = 33"], 33, "it is not in the tree"),
+    (["DELETE FROM merkle_leaves WHERE tree_index = 33"], 33, "the entry is not in the tree"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
     (["UPDATE merkle_leaves SET leaf_index = 10000 WHERE tree_index = 9"], None, "it is missing: it was put into the"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9",
@@ -155,7 +155,9 @@ def test_an_entry_that_was_never_integrated_is_named(
     for settled in (last["leaf_index"], first["leaf_index"]):
         attacks.run(database, f"UPDATE merkle_trees SET settled_leaf_index = {settled}")
         bad = first_bad(database)
-        assert (bad.budget_id, bad.sequence, bad.reason) == (first["budget_id"], 1, "it is not in the tree"), settled
+        assert (bad.budget_id, bad.sequence, bad.reason) == (first["budget_id"], 1, "the entry is not in the tree"), (
+            settled
+        )
 
 
 @pytest.fixture
@@ -182,7 +184,7 @@ def test_a_changed_node_is_named_and_nothing_is_signed(
         context.database,
         "UPDATE merkle_nodes SET hash = (SELECT hash FROM merkle_nodes WHERE node_index = 0) WHERE node_index = 1",
     )
-    reason = "the leaves 256 to 511 of the tree do not make the node above them"
+    reason = "the leaves 256 to 511 of the tree do not give the node above them"
     assert first_bad(context.database).reason == reason
     answer = client.get("/v1/ledger/checkpoint")
     assert_problem(answer, 409, "ledger_not_consistent")
@@ -195,7 +197,7 @@ def test_a_changed_node_is_named_and_nothing_is_signed(
 def test_two_leaves_that_were_swapped_under_a_node_are_named(many: list[dict[str, Any]], database: Database) -> None:
     swap = ((300, 9000), (301, 300), (9000, 301))
     attacks.run(database, *(f"UPDATE merkle_leaves SET tree_index = {b} WHERE tree_index = {a}" for a, b in swap))
-    assert first_bad(database).reason == "the leaves 256 to 511 of the tree do not make the node above them"
+    assert first_bad(database).reason == "the leaves 256 to 511 of the tree do not give the node above them"
 
 
 def test_entries_that_were_written_anew_are_named_by_the_tree(
@@ -326,7 +328,7 @@ STUCK: dict[str, tuple[list[str], str]] = {
     ),
     "a hash that is none": (
         ["UPDATE entries SET hash = 'zz' WHERE leaf_index = (SELECT max(leaf_index) FROM entries)"],
-        "its bytes are not an entry that has its hash",
+        "the bytes are not an entry with this hash",
     ),
     "no frontier": (
         ["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"],
@@ -369,7 +371,7 @@ def test_a_row_of_the_tree_without_a_frontier_is_told_where_nothing_is_new(
 ) -> None:
     attacks.run(context.database, "UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)")
     problem = assert_problem(client.get("/v1/ledger/checkpoint"), 409, "ledger_not_consistent")
-    assert "the row of the tree does not say what its leaves make" in problem["detail"]
+    assert "the row of the tree differs from what its leaves give" in problem["detail"]
     attacks.run(context.database, "DELETE FROM merkle_trees")
     problem = assert_problem(client.get("/v1/ledger/checkpoint"), 409, "ledger_not_consistent")
     assert "the tree is missing" in problem["detail"]
@@ -385,4 +387,4 @@ def test_a_duplicate_leaf_is_named(signed: list[transparency.SignedCheckpoint], 
     row = attacks.entries(database)[9]
     bad = first_bad(database)
     assert (bad.budget_id, bad.sequence, bad.leaf_index) == (row["budget_id"], row["sequence"], row["leaf_index"])
-    assert bad.reason == "it is in the tree twice; the second place is 34"
+    assert bad.reason == "the entry is in the tree twice; the second place is 34"

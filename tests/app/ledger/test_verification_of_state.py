@@ -125,7 +125,7 @@ def test_a_changed_column_of_a_limit_request_is_named(root: dict[str, Any], data
             "the column state of the limit request",
         ),
         ("DELETE FROM limit_requests WHERE state = 'open'", "has no row"),
-        ("UPDATE limit_requests SET id = 'lim_other' WHERE state = 'open'", "lim_other was made by no entry"),
+        ("UPDATE limit_requests SET id = 'lim_other' WHERE state = 'open'", "lim_other has no entry that made it"),
     ],
 )
 def test_a_limit_request_is_what_its_entries_say(
@@ -164,7 +164,7 @@ def test_a_reservation_that_no_entry_made_is_named(root: dict[str, Any], databas
         f"INSERT INTO reservations (id, sequence, {columns}) "
         f"SELECT 'res_other', 1000, {columns} FROM reservations WHERE purpose = 'spent'",
     )
-    assert first_bad(database).reason == "the reservation res_other was made by no entry"
+    assert first_bad(database).reason == "the reservation res_other has no entry that made it"
 
 
 @pytest.mark.parametrize("sequence", ["sequence", "sequence + 1"])

@@ -110,7 +110,7 @@ def test_books_that_were_rolled_back_are_caught_by_an_export_that_was_kept(
     assert verdict_on(context.database).valid
     bad = first_bad(context.database, past)
     assert where(bad) == (last["budget_id"], last["sequence"], None)
-    assert bad.reason == "it is missing: the older export has it"
+    assert bad.reason == "the entry is missing, although the older export has it"
 
 
 def test_a_budget_that_was_forgotten_is_caught_by_an_export_that_was_kept(
@@ -160,39 +160,59 @@ def canonical(record: dict[str, Any]) -> bytes:
 
 Change = Callable[[dict[str, Any]], Any]
 FORGERIES: list[tuple[str, str, Change, str]] = [
-    ("large", "reserve", lambda entry: entry.update(amounts=["4500000000"]), "it passes the limit of"),
+    ("large", "reserve", lambda entry: entry.update(amounts=["4500000000"]), "the entry exceeds the limit of"),
     (
         "large",
         "reserve",
         lambda entry: entry.update(amounts=[math.inf]),
-        "its bytes are not an entry that has its hash",
+        "the bytes are not an entry with this hash",
     ),
     ("large", "reserve", lambda entry: entry.update(amounts=["1", "2"]), "its amounts are not those of the budget's"),
     ("large", "reserve", lambda entry: entry["details"].pop("run_id"), "does not say what a reserve says (KeyError)"),
     ("large", "reserve", lambda entry: entry.update(v="3"), "its bytes are not an entry"),
     ("large", "reserve", lambda entry: entry.update(surprise="2"), "its bytes are not an entry"),
-    ("large", "reserve", lambda entry: entry.update(sequence="7"), "it says that it is entry 7"),
+    ("large", "reserve", lambda entry: entry.update(sequence="7"), "the entry says that it is entry 7"),
     ("large", "reserve", lambda entry: entry.update(kind="create"), "a budget's first entry makes it, and no other"),
     ("large", "reserve", lambda entry: entry.update(reservation_id=None), "column reservation_id beside its bytes"),
-    ("spent", "start", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
+    (
+        "spent",
+        "start",
+        lambda entry: entry.update(amounts=["1"]),
+        "the entry's amounts differ from what the reservation holds",
+    ),
     ("spent", "start", lambda entry: entry.update(refers_to="f" * 64), "it does not refer to the entry that made"),
     ("spent", "start", lambda entry: entry.pop("refers_to"), "the column mechanisms beside its bytes"),
     ("large", "reserve", lambda entry: entry.update(refers_to="f" * 64), "it makes a reservation, and refers to an"),
     ("spent", "commit", lambda entry: entry.update(failure="1"), "it charges a failure beside its amounts"),
     ("spent", "commit", lambda entry: entry.update(tail=["1"]), "what it charges and gives back is not what the"),
-    ("spent", "commit", lambda entry: entry.update(work="0"), "its bytes are not an entry that has its hash"),
-    ("spent", "commit", lambda entry: entry.update(certificate="x"), "its bytes are not an entry that has its hash"),
+    ("spent", "commit", lambda entry: entry.update(work="0"), "the bytes are not an entry with this hash"),
+    ("spent", "commit", lambda entry: entry.update(certificate="x"), "the bytes are not an entry with this hash"),
     (
         "spent",
         "commit",
         lambda entry: entry.update(amounts=["320000000"]),
-        "it charges more than the reservation holds",
+        "the entry charges more than the reservation holds",
     ),
     ("spent", "commit", lambda entry: entry["events"].reverse(), "its events are not the first ones"),
-    ("voided", "void", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
-    ("extended", "extend", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
+    (
+        "voided",
+        "void",
+        lambda entry: entry.update(amounts=["1"]),
+        "the entry's amounts differ from what the reservation holds",
+    ),
+    (
+        "extended",
+        "extend",
+        lambda entry: entry.update(amounts=["1"]),
+        "the entry's amounts differ from what the reservation holds",
+    ),
     ("corrected", "correct", lambda entry: entry["details"].update(before=["1"]), "corrects an amount that"),
-    ("", "limit", lambda entry: entry["details"]["filter"].update(rho="0.5"), "it sets a limit below what is used"),
+    (
+        "",
+        "limit",
+        lambda entry: entry["details"]["filter"].update(rho="0.5"),
+        "the entry sets a limit below what is used",
+    ),
     ("", "limit", lambda entry: entry["details"].update(filter={"kind": "pure_dp", "epsilon": "9"}), "(InvalidValue)"),
 ]
 
@@ -229,7 +249,7 @@ def test_an_entry_about_nothing_is_named(root: dict[str, Any], database: Databas
     attacks.run(database, f"UPDATE entries SET reservation_id = 'res_x' WHERE id = '{row['id']}'")
     bad = first_bad(database)
     assert where(bad) == place_of(row)
-    assert bad.reason == "it is about a reservation that was never made, or is resolved"
+    assert bad.reason == "the entry is about a reservation that was never made, or is already resolved"
 
 
 def test_an_entry_with_a_hash_that_fits_is_found_out_by_the_next(root: dict[str, Any], database: Database) -> None:
@@ -244,7 +264,7 @@ def test_an_entry_with_a_hash_that_fits_is_found_out_by_the_next(root: dict[str,
         )
     bad = first_bad(database)
     assert (bad.budget_id, bad.sequence) == (row["budget_id"], row["sequence"] + 1)
-    assert bad.reason == "it does not follow the entry before it"
+    assert bad.reason == "the entry does not follow the entry before it"
 
 
 def test_a_parents_limit_is_looked_at_too(client: TestClient, database: Database) -> None:
@@ -256,4 +276,4 @@ def test_a_parents_limit_is_looked_at_too(client: TestClient, database: Database
     row = forge(database, "large", "reserve", lambda record: record.update(amounts=["600000000"]))
     bad = first_bad(database)
     assert where(bad) == place_of(row)
-    assert bad.reason == f"it passes the limit of {parent['id']}"
+    assert bad.reason == f"the entry exceeds the limit of {parent['id']}"

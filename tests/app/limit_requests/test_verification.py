@@ -99,7 +99,7 @@ def test_a_forged_entry_is_named(entered: People, database: Database, forgery: s
 
 def test_somebody_who_approves_their_own_request_is_named(entered: People, database: Database) -> None:
     reason = forged(database, 4, to("principal_id", value=entered.analyst.id))
-    assert reason == "4: somebody approves what they have asked for"
+    assert reason == "4: somebody approves their own request"
 
 
 def test_two_approvals_of_one_key_are_named(entered: People, database: Database) -> None:
@@ -109,7 +109,7 @@ def test_two_approvals_of_one_key_are_named(entered: People, database: Database)
 
 def test_a_withdrawal_by_somebody_else_is_named(entered: People, database: Database) -> None:
     reason = forged(database, 6, to("principal_id", value=entered.owner.id))
-    assert reason == "6: somebody withdraws what another has asked for"
+    assert reason == "6: somebody withdraws a request of somebody else"
 
 
 def test_a_second_decision_is_named(entered: People, database: Database) -> None:

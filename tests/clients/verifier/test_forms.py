@@ -401,7 +401,7 @@ def test_a_mixture_of_equal_branches_is_cut_as_one_law() -> None:
     assert not moved.below > both.above
     assert not both.below > moved.above
     full = [Step(Mixture(((arb(0.25), law), (arb(0.75), Normal(arb(1))))), 30, ())]
-    with pytest.raises(CannotCheck, match="one cut is proved for equal steps on batches"):
+    with pytest.raises(CannotCheck, match="cutting once is proved only for equal steps on batches"):
         _enclosure({**twice, "steps": [{"branches": [*form["steps"], {}]}]}, full, "remove", 3.0)
 
 

@@ -159,7 +159,7 @@ def test_a_direction_may_not_be_missing_and_none_may_be_added() -> None:
     for name in ("add", "remove"):
         alone = check(changed(honest, ["witness", "directions", name], None))
         assert alone.verdict == "cannot check"
-        assert "a direction is missing" in alone.reason
+        assert "one of the directions is missing" in alone.reason
     both = json.loads(honest)["witness"]["directions"]["add"]
     assert "unknown keys: ['both']" in check(changed(honest, ["witness", "directions", "both"], both)).reason
 

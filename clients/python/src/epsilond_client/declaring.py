@@ -46,8 +46,8 @@ def training_event(
     """
     if not _is_above_0(noise_multiplier):
         raise ValueError(
-            f"noise_multiplier must be a number above 0, got {noise_multiplier!r}: it is the standard deviation of the "
-            "noise over the bound on one record's contribution. client.calibrate says how much a target needs"
+            f"noise_multiplier must be a number above 0, got {noise_multiplier!r}: it is the standard deviation of "
+            "the noise over the bound on one record's contribution. client.calibrate finds the noise for a target"
         )
     if sample_rate is not None:
         if sampling_probability is not None:
@@ -57,15 +57,15 @@ def training_event(
         sampling_probability = _rate("sampling_probability", sampling_probability)
     if sum(given is not None for given in (sampler, sampling, sampling_probability)) != 1:
         raise ValueError(
-            "say how batches are drawn: by a sampler of epsilond_client.samplers, or sample_rate for "
-            'other Poisson samples, or sampling for another scheme ({"kind": "full_batch"}, '
+            "say how batches are drawn: give a sampler of epsilond_client.samplers, sample_rate for other "
+            'Poisson samples, or sampling for another scheme ({"kind": "full_batch"}, '
             '{"kind": "shuffled_epochs", "steps_per_epoch": ...})'
         )
     if sampler is not None:
         if sampler.is_within_epoch:
             raise ValueError(
                 "the sampler is in the middle of an epoch, but a reservation must begin with a whole epoch. Call "
-                "begin_epoch() on the sampler, which skips the rest of the present one"
+                "begin_epoch() on the sampler, which skips the rest of the present epoch"
             )
         sampling = sampler.sampling
         if steps is None and epochs is None:
@@ -74,7 +74,7 @@ def training_event(
         steps = _steps_of(epochs, steps, sampling_probability)
     if steps is None:
         raise ValueError(
-            "say how many steps may be taken or, with a sample_rate, how many epochs; a sampler needs neither"
+            "give the number of steps or, with a sample_rate, the number of epochs; with a sampler, neither is needed"
         )
     if operator.index(steps) < 1:
         raise ValueError(f"steps must be 1 or more, got {steps}")
@@ -92,7 +92,7 @@ def steps_per_epoch(sample_rate: float) -> int:
 
 def _steps_of(epochs: int, steps: int | None, sampling_probability: float | None) -> int:
     if steps is not None:
-        raise ValueError(f"say how many epochs, or how many steps, and not both: got {epochs} and {steps}")
+        raise ValueError(f"give the number of epochs or the number of steps, not both; got {epochs} and {steps}")
     if sampling_probability is None:
         raise ValueError(
             "epochs need a sample_rate, which gives their number of steps: give steps instead, or neither with a "
@@ -106,8 +106,8 @@ def _steps_of(epochs: int, steps: int | None, sampling_probability: float | None
 def _rate(name: str, value: float) -> float:
     if not (_is_above_0(value) and value <= 1.0):
         raise ValueError(
-            f"{name} must be a number above 0 and at most 1, got {value!r}: it is the probability with which a record "
-            "is in a batch, the batch size over the number of records"
+            f"{name} must be a number above 0 and at most 1, got {value!r}: it is the probability with which a "
+            "record is in a batch, the batch size divided by the number of records"
         )
     return float(value)
 

@@ -27,7 +27,7 @@ def gaussian(
     """
     if sampling is not None and sampling_probability is not None:
         raise ValueError(
-            "sampling_probability is that of Poisson samples; leave it out where sampling says another scheme"
+            "sampling_probability is only for Poisson samples: leave it out if sampling names another scheme"
         )
     if sampling_probability is not None:
         sampling = {"kind": "poisson", "sampling_probability": sampling_probability}

@@ -95,7 +95,7 @@ def _stream(http: Transport, path: str, heard: str | None) -> Iterator[tuple[Pro
             if event.event in ("progress", "end"):
                 fields = event.json()
                 if not isinstance(fields, dict):
-                    raise ProblemError(0, "no_answer", "the stream of progress holds an event of an unknown form")
+                    raise ProblemError(0, "no_answer", "the stream of progress has an event of an unknown form")
                 yield ProgressMessage(fields), event.id
 
 

@@ -75,7 +75,7 @@ class HeldReservation:
         idempotency_key: str | None,
     ) -> None:
         if not events:
-            raise ValueError("a reservation must hold at least one event")
+            raise ValueError("a reservation must have at least one event")
         self._reservations = reservations
         self._background = background
         self._budget = budget
@@ -142,7 +142,7 @@ class HeldReservation:
         with self._lock:
             if self._resolved or self._ended.is_set():
                 raise EpsilondError(
-                    f"{self.id} is resolved, or its block is over: no noise may be drawn for it any more"
+                    f"the reservation {self.id} is resolved, or its block has ended: no more noise may be drawn for it"
                 )
             if not self._started:
                 self._ask_for_start()
@@ -160,7 +160,7 @@ class HeldReservation:
         """
         if len(self._events) > 1:
             raise ValueError(
-                "steps are counted only for a reservation of one event; with several, use commit(events=...)"
+                "steps are counted only if the reservation has one event; if it has several, use commit(events=...)"
             )
         if operator.index(steps) < 1:
             raise ValueError("steps must be 1 or more")
@@ -168,8 +168,8 @@ class HeldReservation:
         with self._lock:
             if steps > self.steps_left:
                 raise StepsExhausted(
-                    f"{self._taken} of the {self.steps_reserved} reserved steps are taken, and {steps} more would be "
-                    "too many: reserve more before the training, or end it here"
+                    f"{self._taken} of the {self.steps_reserved} reserved steps are taken, and {steps} more would "
+                    "be too many: end the training here, or reserve more steps before the next one"
                 )
             self.start()
             self._counts = True
@@ -227,7 +227,7 @@ class HeldReservation:
 
     def __enter__(self) -> Self:
         if self._reservation is not None:
-            raise EpsilondError("a reservation is for one block: make another one")
+            raise EpsilondError("a reservation can be used for one block only: make another reservation")
         self._reservation = self._reservations.create(
             self._budget,
             self._events,
@@ -264,8 +264,8 @@ class HeldReservation:
         if not self._started:
             # The warning comes after the charge, because it raises where warnings are errors.
             warnings.warn(
-                f"the block ended without one step that the reservation {self.id} saw, so all of it is charged: take "
-                "steps through it (guard.steps, take), or call void() where nothing was drawn",
+                f"the block ended, and no step was taken through the reservation {self.id}, so all of it is "
+                "charged: take steps through it (guard.steps, take), or call void() if no noise was drawn",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -273,8 +273,8 @@ class HeldReservation:
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise EpsilondError(
-                "this process is a fork of the one that holds the reservation, which would not learn about steps here: "
-                "take them there, or hold a reservation in each process"
+                "this process is a fork of the process that holds the reservation, which would not learn of steps "
+                "taken here: take the steps there, or make a reservation in each process"
             )
 
     def _ask_for_start(self) -> None:

@@ -56,7 +56,7 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
     declared = declared_by(drawn_by if of_grain is None else of_grain.sampler)
     if declared is not None:
         if dict(declared) != dict(sampling):
-            raise ValueError(f"the batches are drawn as {dict(declared)}, and what is reserved is {dict(sampling)}")
+            raise ValueError(f"the batches are drawn as {dict(declared)}, but {dict(sampling)} is reserved")
         if of_grain is not None:
             of_grain.hand_out()
     elif sampling["kind"] == "fixed_order_epochs" and _keeps_its_order(batches, sampling["steps_per_epoch"]):
@@ -68,8 +68,8 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
         )
     else:
         warnings.warn(
-            f"the batches are charged as {sampling['kind']}, and nothing here can tell whether they are drawn so: take "
-            "a sampler of epsilond_client.samplers, or a loader whose batch_sampler it is",
+            f"the batches are charged as {sampling['kind']}, and nothing shows that they are drawn in this way: "
+            "use a sampler of epsilond_client.samplers, or a loader with such a batch_sampler",
             RuntimeWarning,
             stacklevel=stacklevel + 1,
         )
@@ -107,8 +107,8 @@ def _batches_of_grain(batches: Any) -> Any:
     for dataset in chain:
         if type(dataset).__name__ not in _KEEP_THEIR_PLACES:
             raise ValueError(
-                f"{type(dataset).__name__} of Grain does not leave every step the batch that was drawn for it: map and "
-                "prefetch a dataset of batches, and do nothing else with it"
+                f"{type(dataset).__name__} of Grain may change which batch a step gets: use only map and prefetch "
+                "on a dataset of batches"
             )
     return source
 

@@ -51,14 +51,14 @@ class Model:
         version = document.get("format_version")
         if version != FORMAT_VERSION:
             raise ValueError(
-                f"the model has format_version {version!r}, and this package reads {FORMAT_VERSION}: "
-                "take a version of epsilond-client that is as new as the service"
+                f"the model has format_version {version!r}, and this package reads {FORMAT_VERSION}: install a "
+                "version of epsilond-client that is as new as the service"
             )
         card = document.get("card")
         if card is not None and _hash_of(card) != document.get("card_hash"):
             raise ValueError(
-                "the privacy card in the file does not have its hash, so it was altered: "
-                f"download {document['run_id']} again"
+                "the privacy card in the file does not match its hash, so it was altered: download the model of "
+                f"{document['run_id']} again"
             )
         self.document = Answer(document)
         self.card = None if card is None else Answer(card)
@@ -79,12 +79,12 @@ class Model:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
         except (OSError, ValueError, EOFError) as error:
-            raise ValueError("this is not a model file of epsilond, which would be an NPZ archive") from error
+            raise ValueError("this is not a model file of epsilond, which is an NPZ archive") from error
         if "document" not in arrays:
             run = str(arrays["run_id"]) if "run_id" in arrays else "the run"
             raise ValueError(
-                f"the file does not describe its columns: an earlier version of the service made it. Download {run} "
-                "again; a newer service has a complete file of every run"
+                "the file does not describe its columns: it was made by an earlier version of the service. "
+                f"Download the model of {run} again from a newer service"
             )
         document = json.loads(arrays.pop("document").item())
         told = ("feature_names", "classes", "plan_hash", "run_id")
@@ -146,7 +146,7 @@ class Model:
             ValueError, TypeError: as `predict`.
         """
         if self.kind == "mean":
-            raise TypeError("a mean predicts nothing: parameters['mean'] is the mean of the scaled features")
+            raise TypeError("a mean makes no predictions: parameters['mean'] is the mean of the scaled features")
         values = self.scale(rows)
         if self.kind != "mlp":
             logits = values @ self.parameters["weights"]
@@ -214,16 +214,13 @@ def names_of(rows: Rows) -> list[Any] | None:
 def _columns_of_array(rows: Rows, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     if not isinstance(rows, np.ndarray) and not (isinstance(rows, Sequence) and not isinstance(rows, str)):
         raise TypeError(
-            f"rows are a table with column names, a list of dicts, or a 2-D array, and no {type(rows).__name__}"
+            f"rows must be a table with column names, a list of dicts, or a 2-D array, not {type(rows).__name__}"
         )
     if not isinstance(rows, np.ndarray) and len({_length(row) for row in rows}) > 1:
         raise ValueError("every row must have as many cells as the others")
     table = rows if isinstance(rows, np.ndarray) else _of_cells(rows)
     if table.ndim == 1 and table.shape != (0,):
-        raise ValueError(
-            f"rows must be of shape (n, {len(names)}), and this is one of shape {table.shape}: reshape(1, -1) makes "
-            "one row of it"
-        )
+        raise ValueError(f"rows must be of shape (n, {len(names)}), not {table.shape}: reshape(1, -1) makes it one row")
     if table.shape == (0,):
         table = table.reshape(0, len(names))
     if table.ndim != 2 or table.shape[1] != len(names):
@@ -243,7 +240,7 @@ def _check_names(given: Sequence[Any], names: Sequence[str], label: str | None, 
     if missing := [name for name in names if name not in found]:
         raise ValueError(f"{where} lacks the columns {_listed(missing)}")
     if unknown := [name for name in given if name not in known]:
-        hint = f"; {label!r} is what is predicted" if label in unknown else ""
+        hint = f"; {label!r} is the column that the model predicts" if label in unknown else ""
         raise ValueError(f"the model has no columns {_listed(unknown)}, which {where} has: leave them out{hint}")
 
 
@@ -285,11 +282,11 @@ def numbers_in(name: str, cells: npt.NDArray[Any]) -> FloatArray:
         ValueError: a cell is not a number, or not finite.
     """
     if cells.dtype.kind not in "biufO":
-        raise ValueError(f"the column {name!r} holds numbers, and these cells are of type {cells.dtype}")
+        raise ValueError(f"the column {name!r} needs numbers, but these cells have the type {cells.dtype}")
     if cells.dtype.kind == "O":
         for row, cell in enumerate(cells):
             if not isinstance(cell, Real):
-                raise ValueError(f"the column {name!r} holds numbers, and the cell in row {row} is not a number")
+                raise ValueError(f"the column {name!r} needs numbers, but the cell in row {row} is not a number")
     try:
         values: FloatArray = cells.astype(np.float64)
     except OverflowError:
@@ -297,8 +294,8 @@ def numbers_in(name: str, cells: npt.NDArray[Any]) -> FloatArray:
     wrong = np.flatnonzero(~np.isfinite(values))
     if wrong.size:
         raise ValueError(
-            f"the column {name!r} has NaN or infinity in row {wrong[0]}: every cell needs a finite number, since the "
-            "model was trained on no other"
+            f"the column {name!r} has NaN or infinity in row {wrong[0]}: every cell must be a finite number, as in "
+            "the training"
         )
     return values
 
@@ -309,7 +306,7 @@ def _codes(name: str, categories: Sequence[str], cells: npt.NDArray[Any]) -> npt
     if -1 in codes:
         row = codes.index(-1)
         raise ValueError(
-            f"the column {name!r} has none of its declared categories in row {row}: they are the texts "
-            f"{_listed(categories)}"
+            f"the column {name!r} has a cell in row {row} that is not one of its declared categories, which are "
+            f"the strings {_listed(categories)}"
         )
     return np.array(codes, dtype=np.intp)

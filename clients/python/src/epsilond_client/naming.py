@@ -47,11 +47,15 @@ class _Kind:
         if found:
             places = ", ".join(f"{each.id}{_place(each)}" for each in found)
             raise ValueError(
-                f"{len(found)} {self.noun}s within reach are named {given!r}: give the id of one, of {places}"
+                f"{len(found)} {self.noun}s that this key reaches have the name {given!r}: give one of the ids {places}"
             )
         close = get_close_matches(given, [each.name for each in all_of_them], _SUGGESTIONS)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{self.hint} lists all within reach"
-        raise ValueError(f"no {self.noun} within reach of this key is named {given!r}: {hint}")
+        hint = (
+            f"did you mean {' or '.join(map(repr, close))}?"
+            if close
+            else (f"{self.hint} lists all that this key reaches")
+        )
+        raise ValueError(f"this key reaches no {self.noun} with the name {given!r}: {hint}")
 
 
 _BUDGETS = _Kind("budget", "bud_", "/v1/budgets", Budget, "client.budgets.list()")

@@ -84,11 +84,13 @@ class CorrelatedNoise:
             raise ValueError("the first coefficient must be positive and finite")
         pairs = zip(self._coefficients, self._coefficients[1:], strict=False)
         if any(not 0.0 <= after <= before for before, after in pairs):
-            raise ValueError("coefficients must not be negative and must not increase: others cannot be charged")
+            raise ValueError(
+                "coefficients must not be negative and must not increase, because no charge is known for others"
+            )
         if not 0.0 < stddev < math.inf or size < 1 or steps < 1:
             raise ValueError(f"stddev, size and steps must be positive, got {stddev!r}, {size!r} and {steps!r}")
         if key is not None and len(key) != KEY_BYTES:
-            raise ValueError(f"a key has {KEY_BYTES} bytes: leave it out, or go on by load_state_dict")
+            raise ValueError(f"a key must have {KEY_BYTES} bytes: leave key out, or continue with load_state_dict")
         self._stddev, self._size, self._steps = float(stddev), int(size), int(steps)
         self.divisor, self.momentum = divisor, momentum
         self._key = secrets.token_bytes(KEY_BYTES) if key is None else bytes(key)
@@ -115,11 +117,12 @@ class CorrelatedNoise:
         """
         if not self.steps_left:
             raise ValueError(
-                f"all {self._steps} steps have their noise: further ones would be another run, and a charge of its own"
+                f"the noise of all {self._steps} steps was drawn: further steps would be another run, with a "
+                "charge of its own"
             )
         found = self._draw(self.seed(self._done))
         if tuple(found.shape) != (self._size,):
-            raise ValueError(f"normal numbers have the shape ({self._size},), got {tuple(found.shape)}")
+            raise ValueError(f"normal numbers must have the shape ({self._size},), got {tuple(found.shape)}")
         for coefficient, earlier in zip(self._coefficients[1:], reversed(self._earlier), strict=False):
             found = found - coefficient * earlier
         found = found / self._coefficients[0]
@@ -146,18 +149,19 @@ class CorrelatedNoise:
         """
         for name, own in self._declared().items():
             if state.get(name) != own:
-                raise ValueError(f"the state is of other noise: {name} is {state.get(name)!r} there and {own!r} here")
+                raise ValueError(f"the state belongs to other noise: its {name} is {state.get(name)!r}, not {own!r}")
         step, earlier = int(state["step"]), list(state["earlier"])
         needed = min(step, len(self._coefficients) - 1)
         if not 0 <= step <= self._steps or len(earlier) != needed:
             raise ValueError(
-                f"after {step} steps a state must have the noise of {needed} earlier steps, not of {len(earlier)}"
+                f"after {step} steps, a state must have the noise of {needed} earlier steps, but it has that of "
+                f"{len(earlier)}"
             )
         if any(tuple(each.shape) != (self._size,) for each in earlier):
-            raise ValueError(f"the noise of a step has the shape ({self._size},)")
+            raise ValueError(f"the noise of a step must have the shape ({self._size},)")
         key = bytes.fromhex(state["key"])
         if len(key) != KEY_BYTES:
-            raise ValueError(f"a state has a key of {KEY_BYTES} bytes, this one of {len(key)}")
+            raise ValueError(f"the key of a state must have {KEY_BYTES} bytes, but this one has {len(key)}")
         self._key, self._done = key, step
         self._earlier = deque(earlier, maxlen=len(self._coefficients) - 1)
 
@@ -224,8 +228,8 @@ def correlated_noise(plan: Mapping[str, Any], size: int, *, draw: Draw | None = 
     phases = plan["phases"]
     if len(phases) != 1 or phases[0].get("kind") != _KIND:
         raise ValueError(
-            f"this is not a plan with correlated noise, which has one phase of the kind {_KIND}: ask /v1/calibrate "
-            "for one"
+            f"this plan has no correlated noise: a plan with correlated noise has one phase of the kind {_KIND}, "
+            "and /v1/calibrate makes such plans"
         )
     [phase] = phases
     mechanism, bound = phase["event"]["mechanism"], phase["gradient_bound"]

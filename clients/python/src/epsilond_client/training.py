@@ -344,9 +344,9 @@ def _multipart(
             yield body
         return
     if filename is None:
-        raise ValueError("filename says the format (rows.csv, rows.parquet, rows.npz) if file is not a path")
+        raise ValueError("if file is not a path, filename must show the format (rows.csv, rows.parquet, rows.npz)")
     if Path(filename).suffix not in _TYPES:
-        raise ValueError(f"the format follows from the file's name, which ends in one of {', '.join(_TYPES)}")
+        raise ValueError(f"the format follows from the file's name, which must end in one of {', '.join(_TYPES)}")
     source = io.BytesIO(file) if isinstance(file, bytes) else file
     if not source.seekable():
         raise ValueError(

@@ -37,7 +37,7 @@ class Work:
     def take(self, nodes: int, points: int) -> None:
         """Subtract this work, and raise `CannotCheck` if it exceeds what is left."""
         self.left -= nodes * points
-        refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points the work exceeds {_MOST_WORK} in all")
+        refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points the whole work exceeds {_MOST_WORK}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     """
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Atoms | OnGrid):
-        raise CannotCheck("the sum over outcomes needs equal steps, whose losses are at equal distances")
+        raise CannotCheck("the sum over outcomes needs equal steps, with losses at equal distances")
     last = count * (law.number - 1)
     refuse_unless(last <= _MOST_TERMS, f"the sum over outcomes has at most {_MOST_TERMS} terms, not {last}")
     asked.work.take(ctx.prec // 2 * (1 + asked.times), last)
@@ -336,11 +336,11 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
         branches = [(*own, high, high, low) for own, high, low in zip(law.branches, highs, lows, strict=True)]
     x, panels = arb(below.real("tilt", *_TILTS)), below.whole("panels", 1, _MOST_PANELS)
     one_sided = asked.direction == "add" and not laws.is_symmetric(law)
-    refuse_unless(not one_sided, "one cut is not proved for Poisson batches in the direction add")
+    refuse_unless(not one_sided, "cutting once is not proved for Poisson batches in the direction add")
     cuts, sums = list[tuple[arb, AboveCut]](), list[tuple[arb, Callable[[], tuple[arb, arb]]]]()
     for p, own, where, high, low in branches:
         if len(asked.steps) > 1 or not isinstance(own, Sampled):
-            raise CannotCheck("one cut is proved for equal steps on batches")
+            raise CannotCheck("cutting once is proved only for equal steps on batches")
         cuts.append((p, AboveCut.read(where, high, own)))
         sums.append((p, _read_panels(low, cuts[-1][1], x, panels)))
     asked.work.take(_OF_NODE * len(cuts), panels)

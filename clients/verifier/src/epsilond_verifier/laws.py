@@ -130,7 +130,7 @@ class Draws:
         """Return the branches for 1 to H draws of the record, and the probability of more. The given shares are those
         for 2 to H draws."""
         most = len(shares) + 1
-        refuse_unless(most <= self.size, "no record is drawn more often than there are draws")
+        refuse_unless(most <= self.size, "a record cannot be drawn more often than there are draws")
         rest, (_, *drawn) = tail(self.size, self.q, most + 1), hits(self.size, self.q, most)
         chosen, branches = [1 - rest - sum(shares, arb(0)), *shares], []
         for h, (share, p) in enumerate(zip(chosen, drawn, strict=True), 1):
@@ -260,7 +260,7 @@ def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
         return Mixture(law.branches[:last]), sum((p for p, _ in law.branches[last:]), arb(0))
     if kept == 0:
         return law, arb(0)
-    refuse_unless(isinstance(law, Poisson), "nothing can be left out as rare: the batches are not Poisson samples")
+    refuse_unless(isinstance(law, Poisson), "rare draws can be left out only for Poisson batches")
     assert isinstance(law, Poisson)
     return replace(law, weights=law.weights[: kept + 1]), sum(law.weights[kept + 1 :], arb(0))
 
@@ -285,7 +285,7 @@ def read_step(event: Reader, relation: str, group: int) -> Step:
     count, kind = event.whole("count", 1, _COUNT), mechanism.word("kind", *_MECHANISMS)
     if group == 1:
         return _MECHANISMS[kind](mechanism, sampling, count, relation)
-    refuse_unless(kind == "gaussian", f"{event.where}: no theorem of this verifier covers groups of records")
+    refuse_unless(kind == "gaussian", f"{event.where}: this verifier knows no theorem for groups of records here")
     return _gaussian(mechanism, sampling, count, relation, group)
 
 
@@ -302,7 +302,7 @@ def _probability(sampling: Reader) -> float:
 
 
 def _covered(condition: bool, sampling: Reader, relation: str) -> None:
-    refuse_unless(condition, f"{sampling.where}: no theorem of this verifier covers it under {relation}")
+    refuse_unless(condition, f"{sampling.where}: this verifier knows no theorem for this sampling under {relation}")
 
 
 def _by_position(sampling: Reader) -> bool:
@@ -437,14 +437,14 @@ def _discrete(
 def _stated(mechanism: Reader, _count: int) -> list[arb]:
     coefficients = [arb(c) for c in mechanism.reals("coefficients", _BANDS, 0.0, 1e6)]
     falling = coefficients[0] > 0 and all(c >= d for c, d in pairwise(coefficients))
-    refuse_unless(falling, f"{mechanism.where}: coefficients must be positive at first and may not increase")
+    refuse_unless(falling, f"{mechanism.where}: the first coefficient must be positive, and none may increase")
     return coefficients
 
 
 def _square_root(mechanism: Reader, count: int) -> list[arb]:
     """Return the coefficients c_j = c_(j-1) (2j - 1) / (2j), beginning with 1."""
     number = min(mechanism.whole("bands", 1, _COUNT), count)
-    refuse_unless(number <= _BANDS, f"{mechanism.where}: at most {_BANDS} coefficients are read")
+    refuse_unless(number <= _BANDS, f"{mechanism.where}: there may be at most {_BANDS} coefficients")
     return list(accumulate(range(1, number), lambda c, j: c * (2 * j - 1) / (2 * j), initial=arb(1)))
 
 
@@ -458,7 +458,9 @@ def _correlated(
     if kind == "cyclic_poisson":
         cycle, q, apart = sampling.whole("cycle_length", 1, _COUNT), _probability(sampling), count
         _covered(relation != ("add_or_remove_one" if _by_position(sampling) else "replace_one"), sampling, relation)
-        refuse_unless(len(c) <= cycle, f"{sampling.where}: noise reaches farther than a cycle")
+        refuse_unless(
+            len(c) <= cycle, (f"{sampling.where}: the correlated noise reaches over more steps than a cycle has")
+        )
         cycles = -(-count // cycle)
     elif kind == "fixed_order_epochs":
         _covered(relation != "add_or_remove_one", sampling, relation)

@@ -101,5 +101,5 @@ def _own(step: laws.Step) -> arb:
     elif isinstance(law, laws.Atoms) and laws.is_symmetric(law):
         variation = (laws.largest_loss(law, "remove") / 2).tanh()
     else:
-        raise CannotCheck("this verifier knows no Gaussian DP guarantee of a step")
+        raise CannotCheck("this verifier knows no Gaussian DP guarantee for one of the steps")
     return 8 * variation.erfinv() ** 2

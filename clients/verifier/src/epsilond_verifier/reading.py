@@ -22,18 +22,20 @@ def parse(data: bytes) -> Reader:
         spelled = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise CannotCheck(f"the certificate is not JSON: {error}") from None
-    refuse_unless(spelled == data, "the bytes are not the canonical ones: sorted keys, no white space, plain letters")
+    refuse_unless(
+        spelled == data, ("the JSON is not canonical: it needs sorted keys, no white space, and ASCII letters")
+    )
     return Reader(value, "certificate")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    refuse_unless(len(found) == len(pairs), f"a key is repeated among {sorted(key for key, _ in pairs)}")
+    refuse_unless(len(found) == len(pairs), f"one of these keys is repeated: {sorted(key for key, _ in pairs)}")
     return found
 
 
 def _bare(text: str) -> NoReturn:
-    raise CannotCheck(f"numbers are written as strings, but {text[:40]} is not")
+    raise CannotCheck(f"numbers must be strings, but {text[:40]} is not")
 
 
 def shortest(number: float) -> str:

@@ -90,15 +90,17 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
     ) -> None:
         if not isinstance(strategy, FedAvg):
             raise ValueError(
-                f"{type(strategy).__name__} cannot be gated: FedAvg and strategies derived from it can. Give the "
-                "strategy itself, without one of Flower's DifferentialPrivacy wrappers: the gate clips and adds noise"
+                f"{type(strategy).__name__} cannot be gated. FedAvg and strategies derived from it can. Give the "
+                "strategy itself, without Flower's DifferentialPrivacy wrappers, because the gate clips and adds "
+                "noise"
             )
         for name, value in (("clipping_norm", clipping_norm), ("expected_clients", expected_clients)):
             if not 0.0 < value < math.inf:
                 raise ValueError(f"{name} must be above 0, got {value!r}")
         if not 1 <= len(job) <= _LONGEST_NAME or not job.isascii() or not job.isprintable():
             raise ValueError(
-                f"job names this job among those that share the budget: 1 to {_LONGEST_NAME} printable ASCII characters"
+                f"job must have 1 to {_LONGEST_NAME} printable ASCII characters: it tells this job from others "
+                "that share the budget"
             )
         self._event: Event = training_event(
             noise_multiplier,
@@ -137,7 +139,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
             self._round = self._reserved(server_round)
         except BudgetExceeded as denial:
             self.denial = denial
-            log.warning("round %s of %s is refused, no client is asked: %s", server_round, self._job, denial)
+            log.warning("round %s of %s is refused, and no client is asked: %s", server_round, self._job, denial)
             return []
         self.denial = None
         self._current, self._pattern = current, messages[0]
@@ -261,8 +263,8 @@ def _numbers(record: ArrayRecord) -> Arrays:
         values = array.numpy()
         if values.dtype.kind != "f":
             raise ValueError(
-                f"the array {name!r} holds {values.dtype}, and noise is for floating-point numbers: leave it out of "
-                "what clients send"
+                f"the array {name!r} has the type {values.dtype}, but noise can be added only to floating-point "
+                "numbers: leave the array out of what clients send"
             )
         found[name] = values.astype(np.float64)
     return found

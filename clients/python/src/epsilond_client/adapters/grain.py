@@ -37,7 +37,7 @@ class Batches:
 
     def __init__(self, records: Any, sampler: Sampler, collate: Callable[[list[Any]], Any] | None = None) -> None:
         if len(records) != sampler.records:
-            raise ValueError(f"the sampler draws from {sampler.records} records, and there are {len(records)}")
+            raise ValueError(f"the sampler draws from {sampler.records} records, but there are {len(records)}")
         self.sampler = sampler
         self._records, self._collate = records, collate or stacked
         self._first, self._steps = sampler.steps - sampler.steps_left, sampler.steps_left
@@ -63,8 +63,9 @@ class Batches:
         """
         if self._is_handed_out:
             raise ValueError(
-                "the steps of this dataset were handed out before: one loop over it is the whole training, and not an "
-                "epoch. Make another sampler for further steps; to go on, load_state_dict, and make the dataset anew"
+                "all steps of this dataset were handed out before: one loop over it is the whole training, not an "
+                "epoch. Make another sampler for further steps. To resume a training, call load_state_dict and "
+                "make the dataset again"
             )
         self._is_handed_out = True
 

@@ -74,10 +74,10 @@ def guard(
     if sampler is None:
         sampler = _sampler_of(args, len(trainer.train_dataset), dataset_size)
     elif dataset_size is not None:
-        raise ValueError("a sampler has its own dataset_size: leave dataset_size out")
+        raise ValueError("the sampler has its own dataset_size: leave dataset_size out")
     if sampler.records != len(trainer.train_dataset):
         raise ValueError(
-            f"the sampler draws from {sampler.records} records, and the train_dataset has {len(trainer.train_dataset)}"
+            f"the sampler draws from {sampler.records} records, but the train_dataset has {len(trainer.train_dataset)}"
         )
     held = client.guard(budget, noise_multiplier=noise_multiplier, sampler=sampler, purpose=purpose, **options)
     before = {"max_grad_norm": args.max_grad_norm, "max_steps": args.max_steps}
@@ -179,14 +179,14 @@ def _check(trainer: Any) -> None:
     module: Any = import_module("transformers")
     args = trainer.args
     if not isinstance(trainer, module.Trainer):
-        raise ValueError(f"this guards a transformers.Trainer, and {type(trainer).__name__} is not one")
+        raise ValueError(f"trainer must be a transformers.Trainer, not {type(trainer).__name__}")
     for name in _REPLACED:
         if name in vars(trainer):
-            raise ValueError(f"this trainer is guarded already, or something else stands in place of its {name}")
+            raise ValueError(f"this trainer is guarded already, or something else has replaced its {name}")
         if getattr(type(trainer), name) is not getattr(module.Trainer, name):
             raise ValueError(
-                f"{type(trainer).__name__} has a {name} of its own, which the private step would replace: give a "
-                "Trainer that has none; a compute_loss of its own is fine, and sees one record at a time"
+                f"{type(trainer).__name__} overrides {name}, which the private step would replace: give a Trainer "
+                "that does not override it. It may override compute_loss, which then sees one record at a time"
             )
     if not hasattr(trainer.train_dataset, "__len__"):
         raise ValueError("the train_dataset has no length: records cannot be sampled from a stream")
@@ -203,11 +203,11 @@ def _check(trainer: Any) -> None:
     }
     for name, (is_set, why) in refused.items():
         if is_set:
-            raise ValueError(f"TrainingArguments.{name} is not guarded: {why}")
+            raise ValueError(f"TrainingArguments.{name} is not supported here: {why}")
     norms: Any = import_module("torch.nn.modules.batchnorm")
     for name, part in trainer.model.named_modules():
         if isinstance(part, norms._NormBase) and part.track_running_stats:
             raise ValueError(
-                f"{name} ({type(part).__name__}) keeps averages of the records, which no noise covers: use GroupNorm "
-                "or LayerNorm"
+                f"{name} ({type(part).__name__}) keeps averages of the records, to which no noise is added: use "
+                "GroupNorm or LayerNorm"
             )

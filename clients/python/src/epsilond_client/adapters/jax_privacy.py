@@ -50,7 +50,7 @@ class Batches:
 
     def __iter__(self) -> Iterator[Any]:
         if self._is_handed_out:
-            raise ValueError("the batches of this strategy were drawn before: one loop is the whole training")
+            raise ValueError("all batches of this strategy were drawn before: one loop over it is the whole training")
         self._is_handed_out = True
         return iter(self._strategy.batch_iterator(self._num_examples, rng=secrets.randbits(128)))
 
@@ -86,8 +86,8 @@ def guard(
         )
     if clipped.has_aux:
         raise ValueError(
-            "this clipped function returns values or norms of single records beside the sum, which no noise covers: "
-            "make it without has_aux, return_values and return_grad_norms"
+            "this clipped function returns values or norms of single records beside the sum, and no noise is "
+            "added to them: make it without has_aux, return_values and return_grad_norms"
         )
     return client.guard(
         budget,
@@ -124,7 +124,8 @@ def sampling_of(strategy: Any, num_examples: int) -> Mapping[str, Any]:
     if kind is module.BallsInBinsSampling and strategy.iterations <= strategy.cycle_length:
         return {"kind": "random_allocation", "num_bins": int(strategy.cycle_length), "participations": 1}
     raise ValueError(
-        f"{strategy} is not guarded, only CyclicPoissonSampling with cycle_length=1, FixedBatchSampling, and "
-        "BallsInBinsSampling of one cycle. Over several cycles a record keeps its bin, and no scheme that is accounted "
-        "here does; epsilond_client.samplers.RandomAllocation draws it anew"
+        f"{strategy} cannot be guarded. CyclicPoissonSampling with cycle_length=1, FixedBatchSampling, and "
+        "BallsInBinsSampling of one cycle can. Over several cycles a record keeps its bin, and no sampling scheme "
+        "that can be charged does this; epsilond_client.samplers.RandomAllocation draws the bin again in every "
+        "cycle"
     )

@@ -58,7 +58,9 @@ def log_charge(client: Client, reservation: HeldReservation | Reservation | str,
     mlflow: Any = import_module("mlflow")
     found = client.reservations.get(reservation.id if isinstance(reservation, HeldReservation) else reservation)
     if not found["charged_events"]:
-        raise ValueError(f"{found.id} is {found.state}, and nothing is charged: log it when the block has ended")
+        raise ValueError(
+            f"{found.id} is {found.state}, and nothing is charged yet: log the charge after the block has ended"
+        )
     budget = client.budgets.get(found.budget_id)
     answer = client.account(found["charged_events"], neighboring_relation=budget.neighboring_relation, delta=delta)
     mlflow.set_tags(

@@ -36,7 +36,7 @@ def to_onnx(model: Model) -> Any:
         ModuleNotFoundError: there is no package `onnx`.
     """
     if model.kind == "mean":
-        raise TypeError("a mean predicts nothing, so there is no graph of it")
+        raise TypeError("a mean makes no predictions, so it has no graph")
     onnx: Any = import_module("onnx")
     graph = _Graph(onnx.helper, onnx.TensorProto)
     logits = _logits(graph, model)

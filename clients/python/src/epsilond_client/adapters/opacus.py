@@ -54,7 +54,9 @@ def source_of(engine: Any, data_loader: Any = None, *, batches: Batches | None =
             batches = "poisson"
         elif batches != "shuffled":
             raise ValueError(
-                _not_poisson(data_loader, "say batches='shuffled' if it cuts a shuffled data set into batches")
+                _not_poisson(
+                    data_loader, ("give batches='shuffled' if the loader cuts a shuffled data set into batches")
+                )
             )
     if batches is None:
         raise ValueError("the history does not say how batches were drawn: give the data_loader, or batches='poisson'")
@@ -164,9 +166,9 @@ def guard(
     is_ours = not is_poisson(data_loader) and declared_by(sampler) is not None
     if is_ours:
         if epochs is not None:
-            raise ValueError("one loop over this sampler is the whole training: say steps, or leave epochs out")
+            raise ValueError("one loop over this sampler is the whole training: give steps, or leave epochs out")
     elif (epochs is None) == (steps is None):
-        raise ValueError("say how many epochs are reserved, or how many steps")
+        raise ValueError("give either the number of epochs or the number of steps to reserve")
     _check_optimizer(optimizer)
     if not is_ours and not is_poisson(data_loader):
         shuffled = f'{{"kind": "shuffled_epochs", "steps_per_epoch": {_length(data_loader)}}}'
@@ -204,11 +206,11 @@ def _check_optimizer(optimizer: Any) -> None:
     module: Any = import_module("opacus.optimizers")
     if type(optimizer) not in {getattr(module, name) for name in _GUARDED}:
         raise ValueError(
-            f"{type(optimizer).__name__} is not guarded, only {' and '.join(_GUARDED)}, as make_private makes "
-            'them for clipping "flat" and "per_layer" in one process'
+            f"{type(optimizer).__name__} cannot be guarded, only {' and '.join(_GUARDED)}, as make_private "
+            'makes them for clipping "flat" and "per_layer" in one process'
         )
     if "add_noise" in vars(optimizer):
-        raise ValueError("this optimizer is guarded already, or something else stands in place of its add_noise")
+        raise ValueError("this optimizer is guarded already, or something else has replaced its add_noise")
 
 
 def _check_step(optimizer: Any, noise: float) -> None:
@@ -219,13 +221,14 @@ def _check_step(optimizer: Any, noise: float) -> None:
     """
     if optimizer.noise_multiplier < noise:
         raise ValueError(
-            f"the noise multiplier is {optimizer.noise_multiplier}, below the {noise} that is reserved: with a "
-            "schedule of less noise, reserve its phases one after the other"
+            f"the noise multiplier is {optimizer.noise_multiplier}, below the {noise} that is reserved: if a "
+            "schedule lowers the noise, reserve its phases one after the other"
         )
     if optimizer.accumulated_iterations != 1:
         raise ValueError(
-            f"this step would release {optimizer.accumulated_iterations} batches at once, and a record may be in each: "
-            "call zero_grad() after each step, and use BatchMemoryManager for batches that do not fit the memory"
+            f"this step would release {optimizer.accumulated_iterations} batches at once, and a record may be in "
+            "each: call zero_grad() after each step, and use BatchMemoryManager for batches that do not fit into "
+            "memory"
         )
 
 

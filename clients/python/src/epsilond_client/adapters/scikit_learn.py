@@ -39,14 +39,15 @@ class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         for name in ("budget", "epsilon", "delta", "declared_size", "bounds"):
             if getattr(self, name) is None:
                 raise ValueError(
-                    f"{type(self).__name__} needs {name}, which is declared by you and not taken from rows"
+                    f"{type(self).__name__} needs {name}, which you must declare, because it is never computed "
+                    "from rows"
                 )
         columns = _declared(self.bounds, rows)
         cells = columns_of(rows, [column["name"] for column in columns])
         arrays = {column["name"]: _checked(column, cells[column["name"]]) for column in columns}
         label = {"name": _unused("target", arrays), **label}
         if any(len(array) != len(values) for array in arrays.values()):
-            raise ValueError(f"X and y must have the same number of rows; y has {len(values)}")
+            raise ValueError(f"X and y must have the same number of rows, but y has {len(values)}")
         with Client(self.url) as client:
             budget = client.budgets.get(self.budget)
             dataset = client.datasets.upload(
@@ -153,15 +154,17 @@ class EpsilondClassifier(ClassifierMixin, _EpsilondEstimator):  # type: ignore[m
             RunFailed: the run has failed.
         """
         if self.classes is None:
-            raise ValueError("EpsilondClassifier needs classes, which are declared by you and not taken from rows")
+            raise ValueError(
+                "EpsilondClassifier needs classes, which you must declare, because they are never taken from rows"
+            )
         classes = np.unique(np.asarray(list(self.classes)))
         texts = {label: str(label) for label in classes.tolist()}
         if len(texts) < 2 or len(set(texts.values())) < len(texts):
-            raise ValueError("there must be at least two classes, and no two may be equal when written as texts")
+            raise ValueError("there must be at least two classes, and all must differ when written as strings")
         labels = _column(y).tolist()
         unknown = [row for row, label in enumerate(labels) if label not in texts]
         if unknown:
-            raise ValueError(f"y has a label in row {unknown[0]} that is none of the declared classes")
+            raise ValueError(f"y has a label in row {unknown[0]} that is not one of the declared classes")
         values = np.array([texts[label] for label in labels], dtype=np.str_)
         kind = "logistic_regression" if len(classes) == 2 else "softmax_regression"
         self._fit(X, {"type": "category", "categories": list(texts.values())}, values, kind)
@@ -237,7 +240,10 @@ class EpsilondRegressor(RegressorMixin, _EpsilondEstimator):  # type: ignore[mis
             RunFailed: the run has failed.
         """
         if self.target_bounds is None:
-            raise ValueError("EpsilondRegressor needs target_bounds, which are declared by you and not taken from rows")
+            raise ValueError(
+                "EpsilondRegressor needs target_bounds, which you must declare, because they are never computed "
+                "from rows"
+            )
         label = _number("y", self.target_bounds)
         values = numbers_in("y", _column(y))
         del label["name"]
@@ -268,7 +274,9 @@ def _column_of(name: str, declared: Any) -> dict[str, Any]:
 def _number(name: str, bounds: Any) -> dict[str, Any]:
     pair = list(bounds) if isinstance(bounds, Iterable) and not isinstance(bounds, str) else []
     if len(pair) != 2 or not all(isinstance(each, Real) for each in pair):
-        raise ValueError(f"bounds of {name!r} must be two numbers, (lower, upper), or the list of texts that may occur")
+        raise ValueError(
+            f"bounds of {name!r} must be two numbers, (lower, upper), or the list of strings that may occur"
+        )
     return {"name": name, "type": "number", "lower": float(pair[0]), "upper": float(pair[1])}
 
 
@@ -279,7 +287,9 @@ def _checked(column: Mapping[str, Any], cells: npt.NDArray[Any]) -> npt.NDArray[
         return numbers_in(column["name"], cells)
     for row, cell in enumerate(cells):
         if cell not in column["categories"]:
-            raise ValueError(f"the column {column['name']!r} has none of its declared categories in row {row}")
+            raise ValueError(
+                f"the column {column['name']!r} has a cell in row {row} that is not one of its declared categories"
+            )
     return cells.astype(np.str_)
 
 

@@ -77,8 +77,8 @@ class RandomAllocation(Blocks):
     ) -> None:
         if participations != 1:
             raise ValueError(
-                f"one step of every allocation is drawn here: participations must be 1, got {participations}; or take "
-                "Blocks"
+                f"this sampler draws one step of every allocation: participations must be 1, got {participations}; "
+                "for more, use Blocks"
             )
         super().__init__(dataset_size, steps, num_bins=num_bins, participations=1, **options)
 

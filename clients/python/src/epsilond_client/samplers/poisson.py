@@ -76,13 +76,13 @@ class TruncatedPoisson(Sampler):
         super().__init__(dataset_size, steps, **options)
         if truncation not in ("random", "random_slots"):
             raise ValueError(
-                f'batches are cut at random here: truncation must be "random" or "random_slots", got {truncation!r}'
+                f'this sampler cuts batches at random: truncation must be "random" or "random_slots", got {truncation!r}'
             )
         if (slots is None) == (truncation == "random_slots"):
-            raise ValueError('slots is the number of slots, which truncation "random_slots" needs and no other takes')
+            raise ValueError('slots, the number of slots, is needed with truncation "random_slots", and only then')
         bound, name = (self.dataset_size, "dataset_size") if slots is None else (slots, "slots")
         if self.records > whole(name, bound, self.dataset_size):
-            raise ValueError(f"{name} is a bound on the number of records, and there are more than {bound}")
+            raise ValueError(f"{name} bounds the number of records, and there are more than {bound} records")
         self.sampling = {
             "kind": self.kind,
             "sampling_probability": checked_probability(sampling_probability),

@@ -56,7 +56,9 @@ class Sampler(ABC):
         self.steps = whole("steps", steps, 1)
         self._records = self.dataset_size if records is None else whole("records", records, 0)
         if key is not None and len(key) != KEY_BYTES:
-            raise ValueError(f"a key has {KEY_BYTES} bytes: leave it out, or take it from another sampler's state_dict")
+            raise ValueError(
+                f"a key must have {KEY_BYTES} bytes: leave key out, or take it from another sampler's state_dict"
+            )
         self._key = secrets.token_bytes(KEY_BYTES) if key is None else bytes(key)
         number, count = whole("shard[0]", shard[0], 0), whole("shard[1]", shard[1], 1)
         if number >= count:
@@ -113,8 +115,8 @@ class Sampler(ABC):
         """
         if not self.steps_left:
             raise ValueError(
-                f"all {self.steps} steps are drawn: one loop over the sampler is the whole training, and not an epoch. "
-                "Make another sampler for further steps"
+                f"all {self.steps} steps were drawn: one loop over the sampler is the whole training, not an "
+                "epoch. Make another sampler for further steps"
             )
         return self._rest()
 
@@ -162,7 +164,7 @@ class Sampler(ABC):
         for name, own in self._declared().items():
             if state.get(name) != own:
                 raise ValueError(
-                    f"the state is of another sampler: {name} is {state.get(name)!r} there and {own!r} here"
+                    f"the state belongs to another sampler: its {name} is {state.get(name)!r}, not {own!r}"
                 )
         step = whole("step", state["step"], 0)
         if step > self.steps:
