@@ -223,7 +223,7 @@ def test_a_device_needs_its_library_and_has_no_cluster(monkeypatch: pytest.Monke
     assert Settings().device == "cpu"
     monkeypatch.setenv("EPSILOND_DEVICE", "cuda")
     monkeypatch.setattr("app.setting_types.find_spec", lambda _name: None)
-    with pytest.raises(ValidationError, match="CuPy, which is not installed"):
+    with pytest.raises(ValidationError, match="CuPy for this setting, and it is not installed"):
         Settings()
     monkeypatch.setattr("app.setting_types.find_spec", lambda name: name)
     assert Settings().device == "cuda"

@@ -195,7 +195,7 @@ def test_a_rate_takes_each_client_by_its_own_coin_and_is_charged_as_such(client:
 
 
 def test_what_would_not_be_charged_as_it_is_is_refused(client: Client, budget: Budget) -> None:
-    with pytest.raises(ValueError, match="without one of Flower's DifferentialPrivacy wrappers"):
+    with pytest.raises(ValueError, match="without Flower's DifferentialPrivacy wrappers"):
         gate(client, budget, strategy=DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 4))
     with pytest.raises(ValueError, match="clipping_norm must be above 0"):
         gate(client, budget, clipping_norm=0.0)

@@ -122,7 +122,7 @@ def test_strategies_have_the_account_of_what_they_draw(client: Client, strategy:
     ],
 )
 def test_strategies_without_an_account_of_independent_noise_are_refused(strategy: Any) -> None:
-    with pytest.raises(ValueError, match="is not guarded, only CyclicPoissonSampling"):
+    with pytest.raises(ValueError, match="cannot be guarded. CyclicPoissonSampling"):
         Batches(strategy, RECORDS)
 
 
@@ -135,7 +135,7 @@ def test_what_would_not_be_charged_as_it_is_is_refused(client: Client, budget: B
         guard(client, budget, batches, leaky, stddev=1.0)
     other = Batches(batch_selection.CyclicPoissonSampling(sampling_prob=0.4, iterations=STEPS), RECORDS)
     with guard(client, budget, batches, GRADS, stddev=4.0) as held:
-        with pytest.raises(ValueError, match="and what is reserved is"):
+        with pytest.raises(ValueError, match="is reserved"):
             held.steps(other)
         held.void()
 

@@ -188,7 +188,7 @@ def test_what_cannot_be_charged_as_it_is_is_refused(
     assert type(adaptive.optimizer) is AdaClipDPOptimizer
     refused(client, budget, adaptive, "AdaClipDPOptimizer is not guarded")
     refused(client, budget, make_training(grad_sample_mode="ghost"), "FastGradientClipping is not guarded")
-    refused(client, budget, make_training(), "how many epochs", steps=3)
+    refused(client, budget, make_training(), "the number of epochs", steps=3)
 
 
 def test_per_layer_clipping_is_guarded(client: Client, budget: Budget, make_training: MakeTraining) -> None:

@@ -57,7 +57,7 @@ def test_a_key_of_some_budgets_that_ends_is_made_and_listed(context: Context, cl
     ("arguments", "said"),
     [
         (("create", "--name", "x", "--scope", "analyst", "--budget", "bud_nothing"), "there is no budget"),
-        (("create", "--name", "x", "--scope", "admin", "--budget", "bud_nothing"), "cannot be held to some budgets"),
+        (("create", "--name", "x", "--scope", "admin", "--budget", "bud_nothing"), "cannot be limited to some budgets"),
         (("create", "--name", "x", "--scope", "analyst", "--expires-in", "soon"), "such as 90d"),
         (("create", "--name", "x", "--scope", "analyst", "--expires-in", "0"), "has ended"),
         (("create", "--name", "x", "--scope", "analyst", "--expires-in", "9999d"), "3660d at most"),

@@ -254,7 +254,7 @@ def test_the_first_key_ends_it_for_ever(operator: TestClient, anybody: TestClien
     def is_refused() -> None:
         for path in ("/v1/budgets", "/v1/algorithms"):
             refusal = assert_problem(operator.get(path, headers=headers), 401, "invalid_key")
-            assert "ended when the first key was made" in refusal["detail"]
+            assert "became invalid when the first key was made" in refusal["detail"]
             assert_problem(anybody.get(path), 401, "unauthenticated")
 
     is_refused()

@@ -119,15 +119,21 @@ def test_a_whole_archive_is_read(tmp_path: Path) -> None:
         (lambda m: m.update({"files/models/run_a.npz": bytes(2**24)}), "was changed"),
         (lambda m: m.update({"tables/budgets.ndjson": ROWS[0]}), "was changed"),
         (in_manifest(lambda m: m.update(version=2)), "backup of version 2, and this program reads version 1"),
-        (in_manifest(lambda m: m.update(format="other")), "manifest is not what this program writes: format"),
-        (in_manifest(lambda m: m.update(more=1)), "manifest is not what this program writes: more"),
+        (
+            in_manifest(lambda m: m.update(format="other")),
+            "manifest does not have the form that this program writes: format",
+        ),
+        (in_manifest(lambda m: m.update(more=1)), "manifest does not have the form that this program writes: more"),
         (in_manifest(lambda m: m["tables"][0].update(rows=3)), "has 2 rows, and the manifest says 3"),
         (in_manifest(lambda m: m["tables"][0].update(bytes=-1)), "tables.0.bytes"),
         (in_manifest(lambda m: m["files"].append(m["files"][0])), "names a member twice"),
         (in_manifest(lambda m: m["tables"][0].update(name="a; DROP")), "tables.0.name"),
         (in_manifest(lambda m: m["tables"][0]["columns"].update({'"': "text"})), "tables.0.columns"),
         (in_manifest(lambda m: m["tables"][0]["columns"].update(x="blob")), "tables.0.columns"),
-        (lambda m: m.update({"manifest.json": b"{" * 2**16}), "manifest is not what this program writes"),
+        (
+            lambda m: m.update({"manifest.json": b"{" * 2**16}),
+            "manifest does not have the form that this program writes",
+        ),
         (path_of("models/../../etc/passwd"), "files.0.path"),
         (path_of("/etc/passwd"), "files.0.path"),
         (path_of("models/.."), "files.0.path"),
@@ -152,13 +158,13 @@ def test_an_archive_without_its_seal_is_refused(tmp_path: Path) -> None:
 
 def test_a_consistent_archive_under_another_secret_is_refused(tmp_path: Path) -> None:
     changed = made_again(in_manifest(lambda m: m.update(service_version="2")), sealed=False)
-    with pytest.raises(ArchiveRefused, match="seal does not fit this content secret"):
+    with pytest.raises(ArchiveRefused, match="seal does not match this content secret"):
         read_all(tmp_path / "a", changed)
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_compressions_are_refused(tmp_path: Path, compression: int) -> None:
-    with pytest.raises(ArchiveRefused, match="not stored as this program stores it"):
+    with pytest.raises(ArchiveRefused, match="not stored in the way in which this program stores members"):
         read_all(tmp_path / "a", made_again(lambda members: None, compression=compression))
 
 
@@ -204,7 +210,7 @@ def test_a_row_without_an_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archives, "MOST_ROW_BYTES", 4)
-    with pytest.raises(ArchiveRefused, match="has no end, or is longer"):
+    with pytest.raises(ArchiveRefused, match="does not end, or is longer"):
         read_all(tmp_path / "a", GOOD)
 
 
@@ -216,7 +222,7 @@ def test_the_manifest_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"not an archive" * 100, b"SQLite format 3\0" + bytes(4000)])
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(ArchiveRefused, match="It is not an archive, or not a whole one"):
+    with pytest.raises(ArchiveRefused, match="This is not an archive, or it is incomplete"):
         read_all(tmp_path / "a", content)
 
 

@@ -216,12 +216,12 @@ def test_what_is_not_empty_is_left_alone(home: Home, tmp_path: Path) -> None:
     for name in ("datasets", "models", "checkpoints"):
         (there.folder / name).mkdir()
         (there.folder / name / "theirs").write_bytes(b"x")
-        with pytest.raises(RestoreRefused, match=f"{name} has something in it"):
+        with pytest.raises(RestoreRefused, match=f"{name} is not empty"):
             there.restore(tmp_path / "b")
         (there.folder / name / "theirs").unlink()
     there.restore(tmp_path / "b")
     before = there.rows()
-    with pytest.raises(RestoreRefused, match="has something in it already"):
+    with pytest.raises(RestoreRefused, match="is not empty"):
         there.restore(tmp_path / "b")
     assert there.rows() == before
 
@@ -240,7 +240,7 @@ def test_an_archive_of_another_secret_is_refused_before_anything_is_written(home
     there = home.elsewhere(tmp_path / "there")
     (there.folder / "secret.key").write_bytes(b"k" * 64)
     before = contents(there)
-    with pytest.raises(ArchiveRefused, match="seal does not fit this content secret"):
+    with pytest.raises(ArchiveRefused, match="seal does not match this content secret"):
         there.restore(tmp_path / "b")
     assert contents(there) == before
 

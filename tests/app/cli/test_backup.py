@@ -48,7 +48,7 @@ def test_a_backup_is_checked_without_a_database(home: Home, tmp_path: Path) -> N
     assert "seal             not checked" in result.stdout
     assert "warning: Without the secret, the seal was not checked" in result.stderr
     assert not (tmp_path / "nowhere").exists(), "no secret was made"
-    assert "seal does not fit this content secret" in refused(
+    assert "seal does not match this content secret" in refused(
         "check-backup", path, env=env | {"EPSILOND_SECRET_KEY": "k" * 32}
     )
 
@@ -119,7 +119,7 @@ def test_what_is_refused_is_told_in_one_line(home: Home, tmp_path: Path) -> None
     assert f"{path} is there already, and is not overwritten" in refused("backup", path, env=env)
     assert "No such file or directory" in refused("backup", tmp_path / "no" / "b", env=env)
     assert "No such file or directory" in refused("check-backup", tmp_path / "no", env=env)
-    assert "has something in it already" in refused("restore", path, env=env)
+    assert "is not empty" in refused("restore", path, env=env)
     damaged = tmp_path / "damaged"
     content = bytearray(path.read_bytes())
     # So many bytes that some of them say something: others are only filling.

@@ -194,7 +194,7 @@ def test_what_is_no_address_is_one_line(url: str) -> None:
 @pytest.mark.parametrize("url", ["http://user:secret@a.example", "http://a.example/?key=secret", "http://a.example/#s"])
 def test_an_address_holds_no_key(url: str) -> None:
     line = refused("run", "list", "--url", url)
-    assert "a key belongs into EPSILOND_API_KEY" in line
+    assert "put the key into EPSILOND_API_KEY" in line
     assert "secret" not in line
 
 

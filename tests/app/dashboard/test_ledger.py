@@ -136,6 +136,6 @@ def test_a_charge_that_is_too_low_is_shown_with_what_it_costs(service: Service) 
         carry_out(session, context.database, [Instruction(cheap, "loopback", budget_id)], context.clock())
     assert "The books are whole" in service.client.post("/dashboard/ledger/verify", headers=HERE).text
     priced = service.client.post("/dashboard/ledger/verify", data={"prices": "true"}, headers=HERE).text
-    assert "its price is too low" in priced
+    assert "the price is too low" in priced
     assert "<strong>1 are too low</strong>" in priced
     assert "<td>rho 1e-09</td>" in priced

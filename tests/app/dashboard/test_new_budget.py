@@ -107,7 +107,7 @@ def test_a_budget_is_opened_under_another_and_takes_its_unit_over(quick: Service
         assert f'<option value="{each["id"]}">twins (…{each["id"][-4:]})</option>' in page
     form = {"kind": "zcdp", "rho": "0.5", "parent_id": parents[0]["id"], "report_delta": "1e-7", "privacy_unit": ""}
     refused = sent(quick, **form)
-    assert "the relations must be the same" in marked(refused.text)["neighboring_relation"]
+    assert "must use the same relation" in marked(refused.text)["neighboring_relation"]
     assert f'<option value="{parents[0]["id"]}" selected>twins' in refused.text
     budget = opened(quick, sent(quick, **form, neighboring_relation="add_or_remove_one"))
     assert (budget["parent_id"], budget["privacy_unit"], budget["report_delta"]) == (

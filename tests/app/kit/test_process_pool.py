@@ -269,7 +269,7 @@ def test_only_a_few_wait_for_a_place() -> None:
         thread.start()
     while pool.gate.waiting < MOST_WAITING:
         time.sleep(0.01)
-    with pytest.raises(Problem, match="you already have too many of them") as refused:
+    with pytest.raises(Problem, match="too many of them are yours already") as refused:
         pool.run(math.sqrt, 4.0)
     assert (refused.value.status, refused.value.code) == (429, "too_many_waiting")
     pool.close()

@@ -70,7 +70,7 @@ def test_bytes_have_one_text() -> None:
     root = base64.b64encode(STATE.root).decode()
     other = root[:-2] + chr(ord(root[-2]) + 1) + "="
     assert base64.b64decode(other) == STATE.root
-    with pytest.raises(InvalidNote, match="it is not a checkpoint"):
+    with pytest.raises(InvalidNote, match="this is not a checkpoint"):
         read_note(NOTE.replace(root, other))
 
 
@@ -110,7 +110,7 @@ def test_a_note_has_as_many_signatures_as_fit() -> None:
     other = sign(STATE, Ed25519PrivateKey.generate()).rpartition("\n\n")[2]
     fitting = (MAX_NOTE_LENGTH - len(NOTE)) // len(other)
     assert open_note(NOTE + fitting * other, KEY) == STATE
-    with pytest.raises(InvalidNote, match="it is not a signed note"):
+    with pytest.raises(InvalidNote, match="this is not a signed note"):
         open_note(NOTE + (fitting + 1) * other, KEY)
 
 

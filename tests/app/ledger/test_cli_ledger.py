@@ -69,7 +69,7 @@ def test_certificates_are_verified_with_the_books(api: Api, context: Context, tm
     said = refused(context.settings, "verify", "--proofs")
     assert said == f"not valid: budget {budget['id']}, entry 2: the certificate {held['certificate']} is missing\n"
     said = refused(context.settings, "verify", "--proofs", "--export", str(tmp_path / "none"))
-    assert "Certificates are in the database, and in no export" in said
+    assert "An export has no certificates" in said
 
 
 def test_certificates_are_those_of_the_books_that_were_verified(api: Api, context: Context) -> None:
@@ -104,7 +104,7 @@ def test_an_export_is_its_owners_alone_and_verified_without_a_database(
     table = tmp_path / "kept.csv"
     ok(context.settings, "export", "--format", "csv", "--output", str(table))
     assert len(table.read_bytes().splitlines()) == count + 1
-    assert "it is not a whole JSON object" in refused(nowhere, "verify", "--export", str(table))
+    assert "the line is not a complete JSON object" in refused(nowhere, "verify", "--export", str(table))
     assert "Cannot read" in refused(nowhere, "verify", "--export", str(tmp_path / "missing"))
 
 
@@ -164,7 +164,7 @@ def test_a_bar_hears_of_every_entry_that_is_verified(
     past = Past()
     past.add(SimpleNamespace(budget_id=root["id"], hash="0" * 64))
     verdict = transparency.verified(context, past=commands.Watched(past, lambda done, of: None))
-    assert "not the entry that the older export has" in verdict.in_words()
+    assert "the older export has another entry in this place" in verdict.in_words()
 
 
 def test_lost_state_is_written_anew(root: dict[str, Any], context: Context) -> None:

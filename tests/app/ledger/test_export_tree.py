@@ -47,17 +47,29 @@ CHANGES: dict[str, tuple[Callable[[Entries], Any], str]] = {
     "a text": (lambda lines: lines[6].update(tree_index="5"), "line 7: the line is not an entry"),
     "a truth value": (lambda lines: lines[6].update(tree_index=True), "line 7: the line is not an entry"),
     "left out": (lambda lines: lines[6].pop("tree_index"), "line 7: the line is not an entry"),
-    "another root": (lambda lines: lines[-1]["tree"].update(root_hash="00" * 32), "says another tree than the entries"),
-    "another size": (lambda lines: lines[-1]["tree"].update(size=5), "says another tree than the entries make"),
-    "no hash": (lambda lines: lines[-1]["tree"].update(root_hash="x"), "the last line of the file is not what was"),
-    "no size": (lambda lines: lines[-1]["tree"].update(size="23"), "the last line of the file is not what was"),
+    "another root": (
+        lambda lines: lines[-1]["tree"].update(root_hash="00" * 32),
+        "gives another tree than the entries",
+    ),
+    "another size": (lambda lines: lines[-1]["tree"].update(size=5), "gives another tree than the entries have"),
+    "no hash": (lambda lines: lines[-1]["tree"].update(root_hash="x"), "the last line of the file was"),
+    "no size": (lambda lines: lines[-1]["tree"].update(size="23"), "the last line of the file was"),
     "a leaf index beyond": (
         lambda lines: lines[-2].update(leaf_index=2**80),
         "its leaf_index is not a place of an entry",
     ),
-    "an end in words": (lambda lines: lines[-1]["heads"][0].update(sequence="5"), "the last line of the file is not"),
-    "an end of a list": (lambda lines: lines[-1]["heads"][0].update(budget_id=[]), "the last line of the file is not"),
-    "no text": (lambda lines: lines[-1]["heads"][0].update(budget_id="\ud800"), "the last line of the file is not"),
+    "an end in words": (
+        lambda lines: lines[-1]["heads"][0].update(sequence="5"),
+        "the last line of the file was changed",
+    ),
+    "an end of a list": (
+        lambda lines: lines[-1]["heads"][0].update(budget_id=[]),
+        "the last line of the file was changed",
+    ),
+    "no text": (
+        lambda lines: lines[-1]["heads"][0].update(budget_id="\ud800"),
+        "the last line of the file was changed",
+    ),
     "no tree": (lambda lines: lines[-1].pop("tree"), "the last line of the file was changed"),
 }
 

@@ -222,15 +222,18 @@ CUTS: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "the first line alone": (lambda lines: lines[:1], "the file ends without its last line, after 0 entries"),
     "no last line": (lambda lines: lines[:-1], "the file ends without its last line"),
     "half of it": (lambda lines: lines[: len(lines) // 2], "the file ends without its last line"),
-    "in a line": (lambda lines: [*lines[:5], lines[5][:-30]], "line 6: it is not a whole JSON object"),
-    "the last new line": (lambda lines: [*lines[:-1], lines[-1][:-1]], "it is not a whole JSON object"),
+    "in a line": (lambda lines: [*lines[:5], lines[5][:-30]], "line 6: the line is not a complete JSON object"),
+    "the last new line": (lambda lines: [*lines[:-1], lines[-1][:-1]], "the line is not a complete JSON object"),
     "no first line": (lambda lines: lines[1:], "line 1: it is not the first line of an export"),
     "more": (lambda lines: [*lines, lines[1]], "the file goes on after its last line"),
     "another kind of line": (lambda lines: [*lines[:4], b'{"a": 1}\n', *lines[4:]], "line 5: the line is not an entry"),
-    "not an object": (lambda lines: [*lines[:4], b"[]\n", *lines[4:]], "line 5: it is not a whole JSON object"),
+    "not an object": (
+        lambda lines: [*lines[:4], b"[]\n", *lines[4:]],
+        "line 5: the line is not a complete JSON object",
+    ),
     "an object that is too deep": (
         lambda lines: [*lines[:4], b'{"a":' * 10**5 + b"\n", *lines[4:]],
-        "line 5: it is not a whole JSON object",
+        "line 5: the line is not a complete JSON object",
     ),
     "a leaf index twice": (
         lambda lines: [*lines[:4], lines[3], *lines[4:]],

@@ -262,7 +262,7 @@ def test_known_roots_and_paths() -> None:
 
 @pytest.mark.parametrize(("index", "size"), [(0, 0), (1, 1), (-1, 3), (3, 2)])
 def test_there_is_no_path_to_a_leaf_that_is_not_there(index: int, size: int) -> None:
-    with pytest.raises(ValueError, match="have none with the index"):
+    with pytest.raises(ValueError, match="include no leaf with the index"):
         inclusion_path(KEPT.read, index, size)
 
 

@@ -138,8 +138,8 @@ def test_an_appended_entry_that_charges_a_loud_million_with_a_unit_is_named(
     row = attacks.entries(context.database)[-2]
     assert (bad.budget_id, bad.sequence, bad.leaf_index) == (forger.budget, 3, row["leaf_index"])
     assert bad.reason == (
-        f"the price is too low: the entry charges rho 1e-09, and engine {ENGINE_VERSION} finds that its events cost at least "
-        "rho 20000000000.0 (1 more entries charge the same)"
+        f"the price is too low: the entry charges rho 1e-09, and engine {ENGINE_VERSION} finds that its events cost at "
+        "least rho 20000000000.0 (1 more entries charge the same)"
     ).replace("20000000000.0", str(min(SATURATED, 2 * 10**10 * 10**9) / 1e9))
     assert not verdict.valid
     assert (verdict.head, verdict.tree) == (None, None)

@@ -87,7 +87,7 @@ def test_a_tail_that_is_missing_is_not_forgotten(root: dict[str, Any], client: T
     before = attacks.dump(database)
     last = attacks.entries(database)[-1]
     attacks.run(database, f"DELETE FROM entries WHERE leaf_index = {last['leaf_index']}", "DELETE FROM exposed_steps")
-    with pytest.raises(BadPlace, match="it is missing") as caught:
+    with pytest.raises(BadPlace, match="is missing") as caught:
         rebuilt(database)
     assert (caught.value.budget_id, caught.value.sequence) == (last["budget_id"], last["sequence"])
     after = attacks.dump(database)
@@ -98,9 +98,9 @@ def test_a_tail_that_is_missing_is_not_forgotten(root: dict[str, Any], client: T
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
-        ("UPDATE entries SET canonical = previous_hash WHERE leaf_index = 5", "not an entry that has its hash"),
+        ("UPDATE entries SET canonical = previous_hash WHERE leaf_index = 5", "not an entry with this hash"),
         ("UPDATE reservations SET id = 'res_x' WHERE purpose = 'spent'", "has no entry that made it"),
-        ("UPDATE budgets SET id = 'bud_x' WHERE parent_id IS NULL", "it is missing"),
+        ("UPDATE budgets SET id = 'bud_x' WHERE parent_id IS NULL", "is missing"),
     ],
 )
 def test_what_the_entries_do_not_explain_is_left_alone(

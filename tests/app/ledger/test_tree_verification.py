@@ -67,16 +67,16 @@ def signed(root: dict[str, Any], client: TestClient, context: Context) -> list[t
 #: Statements, and what is named: the tree index of the entry, or None, and the reason.
 ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["UPDATE merkle_leaves SET entry_hash = (SELECT entry_hash FROM merkle_leaves WHERE tree_index = 3) "
-      "WHERE tree_index = 9"], 9, "it is another entry than was put into the tree, at 9"),
+      "WHERE tree_index = 9"], 9, "another entry was put into the tree, at 9"),
     (["DELETE FROM merkle_leaves WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
     (["DELETE FROM merkle_leaves WHERE tree_index = 33"], 33, "the entry is not in the tree"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
-    (["UPDATE merkle_leaves SET leaf_index = 10000 WHERE tree_index = 9"], None, "it is missing: it was put into the"),
+    (["UPDATE merkle_leaves SET leaf_index = 10000 WHERE tree_index = 9"], None, "the entry is missing, although it was put into the"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9",
       "UPDATE merkle_leaves SET tree_index = 9 WHERE tree_index = 10",
-      "UPDATE merkle_leaves SET tree_index = 10 WHERE tree_index = 100"], None, "the row of the tree does not say"),
-    (["UPDATE merkle_trees SET size = 33"], None, "the row of the tree does not say what its 34 leaves make"),
-    (["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"], None, "the row of the tree does not say"),
+      "UPDATE merkle_leaves SET tree_index = 10 WHERE tree_index = 100"], None, "the row of the tree differs from"),
+    (["UPDATE merkle_trees SET size = 33"], None, "the row of the tree differs from what its 34 leaves make"),
+    (["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"], None, "the row of the tree differs from"),
     (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in it, and"),
     (["DELETE FROM merkle_trees"], None, "the row of the tree is missing"),
     (["UPDATE merkle_trees SET ledger_id = 'led_other'"], None, "the checkpoint 1 differs from what was signed"),
@@ -219,7 +219,7 @@ def test_entries_that_were_written_anew_are_named_by_the_tree(
         rebuild_tables(session)
     bad = first_bad(database)
     assert (bad.budget_id, bad.sequence, bad.leaf_index) == (row["budget_id"], row["sequence"], row["leaf_index"])
-    assert "it is another entry than was put into the tree" in bad.reason
+    assert "another entry was put into the tree" in bad.reason
 
 
 def cheaper(rows: Rows) -> Rows:
@@ -324,7 +324,7 @@ def test_nothing_is_signed_that_contradicts_what_was(
 STUCK: dict[str, tuple[list[str], str]] = {
     "a place that is taken": (
         ["INSERT INTO merkle_leaves SELECT 34, 10000, entry_hash FROM merkle_leaves WHERE tree_index = 0"],
-        "it is missing: it was put into the tree, at 34",
+        "the entry is missing, although it was put into the tree, at 34",
     ),
     "a hash that is none": (
         ["UPDATE entries SET hash = 'zz' WHERE leaf_index = (SELECT max(leaf_index) FROM entries)"],
@@ -332,7 +332,7 @@ STUCK: dict[str, tuple[list[str], str]] = {
     ),
     "no frontier": (
         ["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"],
-        "the row of the tree does not say what its 34 leaves make",
+        "the row of the tree differs from what its 34 leaves make",
     ),
     "a trigger of somebody else": ([], "the entries cannot be given their places in the tree"),
 }

@@ -71,9 +71,9 @@ def entered(people: People) -> People:
 
 
 FORGERIES: dict[str, tuple[int, Callable[[Record], None], str]] = {
-    "a limit that too few have approved": (2, to("details", "approvals_needed", value="3"), "4: it sets a limit that"),
+    "a limit that too few people have approved": (2, to("details", "approvals_needed", value="3"), "4: it sets a limit that"),
     "no approval is needed": (2, to("details", "approvals_needed", value="0"), "2: it is a request that nobody"),
-    "another limit than was asked for": (2, to("details", "filter", value=zcdp("1.5")), "4: it sets another limit"),
+    "another limit than the requested one": (2, to("details", "filter", value=zcdp("1.5")), "4: it sets another limit"),
     "a limit that was never asked for": (
         4, to("details", "limit_request_id", value="lim_other"), "4: it is about a request for a limit that was never",
     ),

@@ -122,7 +122,7 @@ def test_nothing_is_kept_unless_it_is_asked_for(api: Api, context: Context) -> N
     assert held["certificate"] is None
     answer = api.get(f"/v1/reservations/{held['id']}/certificate")
     assert_problem(answer, 404, "not_found")
-    assert "`certificate` asks for one when you reserve" in answer.json()["detail"]
+    assert "ask for one with `certificate` when you reserve" in answer.json()["detail"]
     assert report(context) == CertificateReport(0, 0, None)
 
 

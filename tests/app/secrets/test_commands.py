@@ -80,7 +80,9 @@ def test_the_secret_of_contents_is_refused_with_the_reason(context: Context) -> 
     service.admit(context)
     refused = run(context.settings, "secrets", "rotate", "content")
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
-    assert "never rotated: under another one, the same rows would be new to the service" in refused.stderr
+    assert (
+        "never rotated: with another secret, the service would not recognise the rows that it knows" in refused.stderr
+    )
 
 
 def extracted(archive: Path, folder: Path) -> Path:

@@ -45,7 +45,7 @@ def test_an_epoch_has_as_many_steps_as_batches_that_a_rate_was_made_from() -> No
         ({"sample_rate": 0.1, "epochs": 1, "steps": 1}, "and not both: got 1 and 1"),
         ({"sample_rate": 0.1, "epochs": 0}, "epochs must be 1 or more"),
         ({"sample_rate": 0.1, "steps": 0}, "steps must be 1 or more"),
-        ({"sample_rate": 0.1}, "how many steps may be taken or, with a sample_rate, how many epochs"),
+        ({"sample_rate": 0.1}, "the number of steps or, with a sample_rate, the number of epochs"),
         ({"sampling": {"kind": "full_batch"}, "epochs": 2}, "epochs need a sample_rate"),
         ({"sampler": Poisson(10, 5, sampling_probability=0.5), "epochs": 2}, "neither with a sampler"),
         ({"steps": 3}, "say how batches are drawn"),

@@ -172,7 +172,7 @@ def test_steps_are_whole_and_at_least_one(client: Client, budget: Budget) -> Non
 def test_nothing_was_drawn_is_said_with_void(client: Client, budget: Budget) -> None:
     with client.guard(budget, **STEPS) as guard:
         guard.void()
-        with pytest.raises(EpsilondError, match="no noise may be drawn"):
+        with pytest.raises(EpsilondError, match="no more noise may be drawn"):
             guard.take()
     assert client.reservations.get(guard.id).state == "voided"
 
@@ -312,7 +312,7 @@ def test_no_step_is_taken_once_a_commit_was_asked_for(
         with pytest.raises(Unavailable):
             guard.commit()
         proxy.rules = {}
-        with pytest.raises(EpsilondError, match="no noise may be drawn"):
+        with pytest.raises(EpsilondError, match="no more noise may be drawn"):
             guard.take()
 
     with pytest.raises(Conflict, match="already_resolved") as caught, guard:
@@ -407,7 +407,7 @@ def test_a_fork_takes_no_step_and_resolves_nothing(client: Client, url: str, bud
         [sys.executable, "-c", textwrap.dedent(program)], env=environment, check=False, capture_output=True, text=True
     )
     assert ended.returncode == 0, ended.stderr
-    assert "is a fork of the one that holds the reservation" in ended.stderr
+    assert "is a fork of the process that holds the reservation" in ended.stderr
     [found] = client.reservations.list(budget)
     assert found.charged_events is not None
     assert found.charged_events[0]["count"] == 2

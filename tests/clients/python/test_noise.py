@@ -87,7 +87,7 @@ def test_it_goes_on_bit_for_bit(taken: int) -> None:
         ({"earlier": []}, "must have the noise of 3 earlier steps, not of 0"),
         ({"step": 2}, "must have the noise of 2 earlier steps"),
         ({"step": 21}, "after 21 steps"),
-        ({"earlier": [np.zeros(4)] * 3}, "has the shape"),
+        ({"earlier": [np.zeros(4)] * 3}, "must have the shape"),
         ({"key": "00"}, "a key of 32 bytes, this one of 1"),
     ],
 )
@@ -192,5 +192,5 @@ def test_a_loop_with_a_calibrated_plan_is_charged_for_its_steps(client: Client) 
     [event] = client.reservations.get(guard.id).charged_events or []
     assert (event.count, event.mechanism["kind"]) == (40, "correlated_gaussian")
     for others in ([{"event": {}}], [phase, phase], []):
-        with pytest.raises(ValueError, match="not a plan with correlated noise"):
+        with pytest.raises(ValueError, match="this plan has no correlated noise"):
             correlated_noise({"phases": others}, size=3)

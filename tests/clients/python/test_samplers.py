@@ -266,7 +266,7 @@ def test_a_state_of_another_sampler_is_refused() -> None:
         Poisson(RECORDS, STEPS - 1, sampling_probability=0.15),
         ALLOCATION,
     ):
-        with pytest.raises(ValueError, match="the state is of another sampler"):
+        with pytest.raises(ValueError, match="the state belongs to another sampler"):
             other.load_state_dict(state)
     with pytest.raises(ValueError, match=f"at most {STEPS}"):
         Poisson(RECORDS, STEPS, sampling_probability=0.15).load_state_dict(state | {"step": STEPS + 1})
@@ -351,9 +351,9 @@ def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
         (lambda: samplers.for_event({"sampling": SLOTS.sampling}, dataset_size=9, records=61), "slots is a bound on"),
         (
             lambda: TruncatedPoisson(9, 1, sampling_probability=0.5, max_batch_size=1, truncation="random_slots"),
-            'which truncation "random_slots" needs',
+            'is needed with truncation "random_slots"',
         ),
-        (lambda: TruncatedPoisson(9, 1, sampling_probability=0.5, max_batch_size=1, slots=9), "no other takes"),
+        (lambda: TruncatedPoisson(9, 1, sampling_probability=0.5, max_batch_size=1, slots=9), "and only then"),
         (
             lambda: CyclicPoisson(9, 1, sampling_probability=0.5, cycle_length=2, assignment="shuffled"),
             'must be "independent" or "by_position"',

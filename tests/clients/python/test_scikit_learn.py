@@ -121,8 +121,8 @@ def test_a_regression_on_a_table_with_categories(client: Client, budget: str) ->
 @pytest.mark.parametrize(
     ("changes", "rows", "labels", "said"),
     [
-        ({"classes": None}, X, X[:, 0] > 5, "needs classes, which are declared by you"),
-        ({"bounds": None}, X, X[:, 0] > 5, "needs bounds, which is declared by you"),
+        ({"classes": None}, X, X[:, 0] > 5, "needs classes, which you must declare"),
+        ({"bounds": None}, X, X[:, 0] > 5, "needs bounds, which is you must declare"),
         ({"declared_size": None}, X, X[:, 0] > 5, "needs declared_size"),
         ({"epsilon": None}, X, X[:, 0] > 5, "needs epsilon"),
         ({"budget": None}, X, X[:, 0] > 5, "needs budget"),
@@ -177,5 +177,5 @@ def test_the_checks_that_do_not_apply_are_refused_for_what_nobody_declared() -> 
     assert len(others) > 20
     assert fitting
     for tested, check in fitting:
-        with pytest.raises((ValueError, AssertionError), match="declared by you"):
+        with pytest.raises((ValueError, AssertionError), match="you must declare"):
             check(tested)

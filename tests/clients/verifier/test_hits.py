@@ -414,7 +414,7 @@ def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | i
         ("group", ["witness", "directions", "remove", "kept"], ["-1"], "must be an integer"),
         ("group", ["statement", "group_size"], "1", "must be an integer"),
         ("cut", ["statement", "group_size"], "2", "must be one of full_batch, shuffled_epochs"),
-        ("scales", ["statement", "group_size"], "2", "covers groups of records"),
+        ("scales", ["statement", "group_size"], "2", "for groups of records"),
         (
             "cut",
             ["statement", "events", 0, "sampling", "truncation"],

@@ -76,7 +76,7 @@ class TruncatedPoisson(Sampler):
         super().__init__(dataset_size, steps, **options)
         if truncation not in ("random", "random_slots"):
             raise ValueError(
-                f'this sampler cuts batches at random: truncation must be "random" or "random_slots", got {truncation!r}'
+                f'batches are cut at random, so truncation must be "random" or "random_slots", got {truncation!r}'
             )
         if (slots is None) == (truncation == "random_slots"):
             raise ValueError('slots, the number of slots, is needed with truncation "random_slots", and only then')
