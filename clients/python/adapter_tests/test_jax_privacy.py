@@ -122,7 +122,7 @@ def test_strategies_have_the_account_of_what_they_draw(client: Client, strategy:
     ],
 )
 def test_strategies_without_an_account_of_independent_noise_are_refused(strategy: Any) -> None:
-    with pytest.raises(ValueError, match="cannot be guarded. CyclicPoissonSampling"):
+    with pytest.raises(ValueError, match=r"cannot be guarded\. CyclicPoissonSampling"):
         Batches(strategy, RECORDS)
 
 

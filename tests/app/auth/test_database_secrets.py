@@ -216,8 +216,8 @@ def test_no_version_ends_while_a_key_is_made_under_it(admitted: Context) -> None
         row, token = keys.add_key(session, admitted, keys.Terms("key", (Scope.ADMIN,)), "loopback")
     thread.join()
     assert told == [
-        f"1 API key(s) are still under version 2, such as {row.id}. A key changes over when it is used. "
-        "Wait, or revoke those that are left with --revoke-keys."
+        f"1 API key(s) are still under version 2, such as {row.id}. A key moves to the newest version when it "
+        "is used. Wait, or revoke the remaining keys with --revoke-keys."
     ]
     assert keys.authenticate(admitted, token) is not None
 

@@ -71,7 +71,7 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["DELETE FROM merkle_leaves WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
     (["DELETE FROM merkle_leaves WHERE tree_index = 33"], 33, "the entry is not in the tree"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
-    (["UPDATE merkle_leaves SET leaf_index = 10000 WHERE tree_index = 9"], None, "the entry is missing, although it was put into the"),
+    (["UPDATE merkle_leaves SET leaf_index = 10000 WHERE tree_index = 9"], None, "the entry is missing, although"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9",
       "UPDATE merkle_leaves SET tree_index = 9 WHERE tree_index = 10",
       "UPDATE merkle_leaves SET tree_index = 10 WHERE tree_index = 100"], None, "the row of the tree differs from"),

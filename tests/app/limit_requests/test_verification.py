@@ -71,21 +71,29 @@ def entered(people: People) -> People:
 
 
 FORGERIES: dict[str, tuple[int, Callable[[Record], None], str]] = {
-    "a limit that too few people have approved": (2, to("details", "approvals_needed", value="3"), "4: it sets a limit that"),
-    "no approval is needed": (2, to("details", "approvals_needed", value="0"), "2: it is a request that nobody"),
-    "another limit than the requested one": (2, to("details", "filter", value=zcdp("1.5")), "4: it sets another limit"),
+    "a limit that too few have approved": (
+        2, to("details", "approvals_needed", value="3"), "4: the entry sets a limit that"
+    ),
+    "no approval is needed": (2, to("details", "approvals_needed", value="0"), "2: the entry is a request that nobody"),
+    "another limit than was asked for": (
+        2, to("details", "filter", value=zcdp("1.5")), "4: the entry sets another limit"
+    ),
     "a limit that was never asked for": (
-        4, to("details", "limit_request_id", value="lim_other"), "4: it is about a request for a limit that was never",
+        4, to("details", "limit_request_id", value="lim_other"), "4: the entry is about a request for a limit",
     ),
     "an approval of another request": (
-        3, to("details", "limit_request_id", value="lim_other"), "3: it is about a request for a limit that was never",
+        3, to("details", "limit_request_id", value="lim_other"), "3: the entry is about a request for a limit",
     ),
-    "another limit before": (2, to("details", "filter_before", value=zcdp("0.5")), "2: it says that the budget had"),
+    "another limit before": (
+        2, to("details", "filter_before", value=zcdp("0.5")), "2: the entry says that the budget had"
+    ),
     "another kind of filter": (
-        2, to("details", "filter", value={"kind": "pure_dp", "epsilon": "2"}), "2: it does not say what an ask says",
+        2, to("details", "filter", value={"kind": "pure_dp", "epsilon": "2"}), "2: the entry does not have the fields",
     ),
-    "an approval that charges": (3, to("amounts", value=["5"]), "3: it charges something, which an approve does not"),
-    "a request without a reason": (2, lambda record: record["details"].pop("reason"), "2: it does not say what an ask"),
+    "an approval that charges": (
+        3, to("amounts", value=["5"]), "3: the entry charges something, which an approve never"
+    ),
+    "a request without a reason": (2, lambda record: record["details"].pop("reason"), "2: the entry does not have"),
 }  # fmt: skip
 
 
