@@ -29,7 +29,7 @@ class L2Ball(Described):
 class L1Ball(Described):
     """Parameters of l1 norm at most ``radius``."""
 
-    # This is the convex hull of +-radius e_j.
+    # The ball is the convex hull of the vertices +radius e_j and -radius e_j, for all coordinates j.
     kind: ClassVar[str] = "l1_ball"
     radius: Length
 
@@ -60,10 +60,10 @@ class Box(Described):
     upper: Coordinate
 
     def __post_init__(self) -> None:
-        Described.__post_init__(self)  # a dataclass with slots is a new class, in which `super` would not look
+        Described.__post_init__(self)  # `super()` fails here: `dataclass(slots=True)` replaces the class by a new one
         if self.upper < self.lower:
             raise InvalidValue(
-                f"upper must not be below lower, got [{self.lower!r}, {self.upper!r}]", pointer=("upper",)
+                f"upper must be at least lower, got lower {self.lower!r} and upper {self.upper!r}", pointer=("upper",)
             )
 
 
@@ -72,7 +72,9 @@ Domain = L2Ball | L1Ball | LpBall | Simplex | Box
 
 @dataclass(frozen=True, slots=True)
 class L2Penalty(Described):
-    """strength / 2 times the squared l2 norm of the parameters. It is not clipped: it depends on no record."""
+    """A penalty of strength / 2 times the squared l2 norm of the parameters. It is not clipped, because it depends on
+    no record.
+    """
 
     # This penalty makes an objective `strength`-strongly convex.
     kind: ClassVar[str] = "l2"
@@ -81,7 +83,7 @@ class L2Penalty(Described):
 
 @dataclass(frozen=True, slots=True)
 class L1Penalty(Described):
-    """strength times the l1 norm of the parameters."""
+    """A penalty of strength times the l1 norm of the parameters."""
 
     kind: ClassVar[str] = "l1"
     strength: Length
@@ -94,12 +96,12 @@ PENALTIES: dict[str, type[Penalty]] = {cls.kind: cls for cls in (L2Penalty, L1Pe
 
 
 def domain_from_json(value: Mapping[str, object]) -> Domain:
-    """Read what a domain's `to_json` wrote, or the same with numbers as canonical strings."""
+    """Read a domain from the output of its `to_json`. Numbers may also be canonical strings."""
     return from_json(value, DOMAINS)
 
 
 def penalty_from_json(value: Mapping[str, object]) -> Penalty:
-    """Read what a penalty's `to_json` wrote, or the same with numbers as canonical strings."""
+    """Read a penalty from the output of its `to_json`. Numbers may also be canonical strings."""
     return from_json(value, PENALTIES)
 
 
@@ -120,9 +122,10 @@ def largest_norm(domain: Domain, dimension: int, norm_order: float = 2.0) -> flo
 
 
 def diameter(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
-    """Return the largest distance of two points of the domain, in the l_p norm with p = ``norm_order``.
+    """Return the largest distance between two points of the domain, in the l_p norm with p = ``norm_order``.
 
-    For a ball it is twice the norm of the longest point: e_1 or (1, .., 1)/d^(1/q), depending on which norm is larger.
+    For the unit ball of an l_q norm, the diameter is twice the l_p norm of the ball's longest point. This point is e_1
+    if p >= q, and (1, .., 1)/d^(1/q) otherwise.
 
     >>> diameter(Simplex(1.0), dimension=3, norm_order=1.0), diameter(Box(-1.0, 0.5), dimension=4)
     (2.0, 3.0)

@@ -75,8 +75,8 @@ def empirical_lower_bound(norm_order: float, dimension: int, dataset_size: int, 
 
 
 def order(setting: LpSetting, name: str, value: float, formula: str, source: str, *holds: str) -> Provenance:
-    """Return a number that is known up to the caller's constant, in loss units."""
-    assumed = ("known up to the factor order_constant", *holds)
+    """Return a number in loss units that is known only up to a constant, which the caller gives."""
+    assumed = ("known only up to the factor order_constant", *holds)
     number = setting.order_constant * value
     return Provenance(name, number, rf"c\,{formula}", source, ProvenanceKind.ORDER, assumed, units=LOSS)
 

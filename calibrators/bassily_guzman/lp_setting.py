@@ -29,8 +29,8 @@ LIPSCHITZ = Assumption(
     "lipschitz",
     "L_0",
     GRADIENT,
-    "every record's gradient has l_q norm at most L_0 in the domain; longer ones are clipped, so privacy needs the "
-    "number and not its truth",
+    "every record's gradient has l_q norm at most L_0 in the domain; longer gradients are clipped, so privacy "
+    "holds even if this is false",
     open_lower=True,
 )
 SMOOTH = Assumption(
@@ -51,7 +51,7 @@ SIZES = (
         "initial_gap",
         r"\Gamma_0",
         LOSS,
-        "upper bound of F(x_0) - min F, in place of L_0 M",
+        "upper bound on F(x_0) - min F, in place of L_0 M",
         open_lower=True,
         required=False,
     ),
@@ -115,7 +115,8 @@ def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
     given = read_assumptions(known, spec.assumptions)
     for name in given.missing:
         raise InvalidValue(
-            f"{name} is needed for the privacy itself: the noise is scaled to it, and gradients are clipped to it",
+            f"{name} is needed because the privacy depends on it: gradients are clipped to it, and the noise is "
+            "scaled to it",
             code="missing",
             pointer=("assumptions", name),
         )
@@ -149,8 +150,10 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} is not solved for: step sizes and noise change with it together. Solve for "
-        "noise_multiplier, or for epsilon or delta at given noise",
+        sizes=(
+            f"{spec.unknown} cannot be solved for, because both the step sizes and the noise depend on it. Solve "
+            "for noise_multiplier, or for epsilon or delta with given noise"
+        ),
         penalty="the steps have no proximal part: leave penalty out",
     )
 

@@ -58,8 +58,10 @@ ERRATA = (
     "risk bound has the factor. Here each step is charged.",
     "Amplification by sampling is used for the minibatches without a proof for this noise. Here batches are full.",
     "The Renyi divergence is bounded by kappa alpha^2/(alpha - 1), by expanding at the wrong point; kappa alpha holds.",
-    "kappa = 2 ln d, for p near 1, is no regularity constant. Here kappa is the least of (r - 1) d^(2/r - 2/q), with "
-    "the r that goes with it.",
+    (
+        "For p near 1 the paper takes kappa = 2 ln d, which is not a regularity constant. Here kappa is the "
+        "minimum over r of (r - 1) d^(2/r - 2/q), and the noise uses the minimising r."
+    ),
     "The exponents of the regulariser are printed kappa_+ for kappa_+ + 1, and kappa/(kappa - 1) for its dual.",
 )
 
@@ -223,7 +225,7 @@ ALGORITHM = Algorithm(
         ),
         variants={
             "euclidean": {"assumptions": {"norm_order": 2.0, "lipschitz": 1.0, "radius": 1.0, "initial_gap": 0.5}},
-            "own step in a given ball": {
+            "given step size and ball": {
                 "domain": LpBall(1.2, 1.0),
                 "step_size": 0.02,
                 "assumptions": {"lipschitz": 1.0},

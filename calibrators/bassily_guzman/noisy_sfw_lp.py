@@ -67,7 +67,7 @@ SCALE_FORMULAS = {
 }
 RISK_HOLDS = (
     "every loss is convex, L_0-Lipschitz and L_1-smooth in the l_p norm",
-    "records are independent draws of one distribution, and F is its mean loss",
+    "records are independent draws from one distribution, and F is the expected loss under it",
 )
 ERRATA = (
     "kappa = 2 ln d, for p near 1, is no regularity constant: at p = 1 it is below that of every l_r norm. Here kappa "
@@ -141,14 +141,16 @@ def layout(spec: Spec) -> Layout:
     iterations = math.isqrt(n) if spec.iterations is None else spec.iterations
     if iterations > min(n - first, MAX_ESTIMATES - 1):
         raise InvalidValue(
-            f"every step reads records of its own: at most {min(n - first, MAX_ESTIMATES - 1)} iterations fit",
+            "every step needs at least one record that no other step reads: at most "
+            f"{min(n - first, MAX_ESTIMATES - 1)} iterations fit",
             pointer=("iterations",),
         )
     spread = math.sqrt(n) if iterations == math.isqrt(n) else iterations
     step_size = min(1.0, math.log(n) / (2.0 * spread)) if spec.step_size is None else spec.step_size
     if step_size > 1.0:
         raise InvalidValue(
-            f"step_size must be at most 1, since a step ends between two points, got {step_size:g}",
+            "step_size must be at most 1, because it is the share of the way to a point of the ball; got "
+            f"{step_size:g}",
             pointer=("step_size",),
         )
     return Layout(iterations, first, (n - first) // iterations, step_size)
@@ -352,7 +354,7 @@ def _warnings(spec: Spec, phase: EstimatePhase | GradientTreePhase) -> list[str]
         read = Trees(phase.num_trees, phase.records_per_tree).records
     else:
         read = phase.first_batch + (phase.estimates - 1) * phase.batch
-    return unread(spec, read, "batches are of one size")
+    return unread(spec, read, "all batches have the same size")
 
 
 def _as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
@@ -371,7 +373,10 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=SMOOTH_ASSUMPTIONS,
-    guarantee="rho-zCDP of all noisy estimates together, hence of the released point; no pure epsilon.",
+    guarantee=(
+        "All noisy estimates together are rho-zCDP. The released point is a function of them, so it has the same "
+        "guarantee. There is no pure epsilon."
+    ),
     gradient_complexity=r"n_0 + 2 T m,\ \text{or}\ b \sum_{\tau=1}^{T} (1 + \tau)",
     verdict="Naive: sound up to about epsilon 5 where the printed kappa is a regularity constant, unsound where it is "
     "2 ln d. The constants of the trees are not known: nothing to certify.",

@@ -62,8 +62,10 @@ PRINTED_FORMULA = r"\sigma \propto \eta L_0 \sqrt{\ln(1/\delta)} / (m \varepsilo
 ERRATA = (
     "The published schedule restarts the estimate in rounds, with constants that are not known here. This is its "
     "single-phase form, whose rate is the same.",
-    "kappa = 2 ln d, for p near 1, is no regularity constant. Here kappa is the least of (r - 1) d^(2/r - 2/q), with "
-    "the r that goes with it.",
+    (
+        "For p near 1 the paper takes kappa = 2 ln d, which is not a regularity constant. Here kappa is the "
+        "minimum over r of (r - 1) d^(2/r - 2/q), and the noise uses the minimising r."
+    ),
     "Lower bounds on stationarity under differential privacy are open: none is served.",
 )
 
@@ -93,7 +95,9 @@ def calibrate(spec: Spec) -> Calibration:
         release=RandomIterate(),
         hyperparameters=_hyperparameters(spec, phase, steps.noise_multiplier),
         utility=_utility(spec, setting, phase, steps),
-        warnings=unread(spec, phase.first_batch + (phase.estimates - 1) * phase.batch, "batches are of one size"),
+        warnings=unread(
+            spec, phase.first_batch + (phase.estimates - 1) * phase.batch, "all batches have the same size"
+        ),
         as_published=unknown_as_published(spec, SECONDARY, PRINTED_FORMULA),
     )
 
@@ -105,12 +109,14 @@ def _phase(spec: Spec, setting: LpSetting, steps: Steps) -> EstimatePhase:
     largest = min(n - first, MAX_ESTIMATES)
     if not 1 <= iterations <= largest or first == 0:
         raise InvalidValue(
-            f"every step reads records of its own: at most {largest} iterations fit", pointer=("iterations",)
+            f"every step needs at least one record that no other step reads: at most {largest} iterations fit",
+            pointer=("iterations",),
         )
     step_size = 1.0 / math.sqrt(iterations) if spec.step_size is None else spec.step_size
     if step_size > 1.0:
         raise InvalidValue(
-            f"step_size must be at most 1, since a step ends between two points, got {step_size:g}",
+            "step_size must be at most 1, because it is the share of the way to a point of the ball; got "
+            f"{step_size:g}",
             pointer=("step_size",),
         )
     batch, pair, multiplier = (n - first) // iterations, setting.regularity, steps.noise_multiplier
@@ -169,7 +175,7 @@ def _utility(spec: Spec, setting: LpSetting, phase: EstimatePhase, steps: Steps)
             (
                 "of the gap max over y of <grad F(x), x - y>, in the mean over the point that is drawn",
                 "every loss is L_0-Lipschitz and L_1-smooth in the l_p norm",
-                "records are independent draws of one distribution, and F is its mean loss",
+                "records are independent draws from one distribution, and F is the expected loss under it",
             ),
             vacuous=bound >= problem.lipschitz * problem.diameter,
             units=LOSS,
@@ -205,7 +211,10 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=SMOOTH_ASSUMPTIONS,
-    guarantee="rho-zCDP of all noisy estimates together, hence of the released point; no pure epsilon.",
+    guarantee=(
+        "All noisy estimates together are rho-zCDP. The released point is a function of them, so it has the same "
+        "guarantee. There is no pure epsilon."
+    ),
     gradient_complexity=r"n_0 + 2 (T-1) m",
     verdict="The constants of the published noise are not known: nothing to certify.",
     errata=ERRATA,

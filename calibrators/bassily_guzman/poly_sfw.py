@@ -178,9 +178,9 @@ def _utility(
 
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> list[Provenance]:
-    """Return the orders that are known up to a constant."""
+    """Return the rates that are known only up to a constant."""
     epsilon, delta = epsilon_and_delta(spec, solved.steps)
-    n, known, found = spec.dataset_size, ("known up to the factor order_constant",), []
+    n, known, found = spec.dataset_size, ("known only up to the factor order_constant",), []
     is_zcdp = isinstance(solved.steps.event.mechanism, ZcDp)
     if is_zcdp and epsilon is not None and 0.0 < delta < 1.0 and n > math.log(num_vertices):
         rate = rates.poly_sfw_rate(setting.problem, num_vertices, n, epsilon, delta)
@@ -205,7 +205,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
                 r"c\,L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})",
                 "Asi, Feldman, Koren & Talwar 2021, abstract (secondary)",
                 ProvenanceKind.ORDER,
-                (*known, "the second term is there for a target in epsilon with delta below 1/n"),
+                (*known, "the second term is included only for a target in epsilon with delta below 1/n"),
                 units=LOSS,
             )
         )
@@ -238,7 +238,10 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=RECURSIVE_ASSUMPTIONS,
-    guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
+    guarantee=(
+        "All selections together are rho-zCDP, or epsilon-DP. The released point is a function of them, so it has "
+        "the same guarantee."
+    ),
     gradient_complexity="n_0 + 2 (T-1) m",
     has_pure_dp=True,
     norm_order=1.0,

@@ -60,7 +60,7 @@ BOUND_FORMULA = (
 )
 GAP_HOLDS = (
     "every loss is L_0-Lipschitz and L_1-smooth in the l1 norm; none need be convex",
-    "records are independent draws of one distribution, and F is its mean loss",
+    "records are independent draws from one distribution, and F is the expected loss under it",
     "it is of the mean over the released point: the gap max_y <grad F(x), x - y>",
 )
 ERRATA = (
@@ -68,8 +68,10 @@ ERRATA = (
     "secondary source alone. Here there is one round of one step size, with every constant proved.",
     "Whether the published l1 result is of pure or of approximate differential privacy is not said: its rate has no "
     "delta. Pure noise has that rate here, and zCDP noise a better one in epsilon.",
-    "Report-noisy-max with Laplace noise of the scores' sensitivity over epsilon, as the talk has it, is 2 epsilon-DP. "
-    "Here the noise is scaled to the range of the scores' change, and it is Gumbel.",
+    (
+        "In Guzman's talk, report-noisy-max uses Laplace noise of scale sensitivity over epsilon. This is only 2 "
+        "epsilon-DP. Here the noise is Gumbel noise, scaled to the range of the scores' changes."
+    ),
     "No lower bound on the gap is known, and none is given.",
 )
 
@@ -144,7 +146,7 @@ def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
 
 def _bound(setting: Setting, recursion: Recursion, solved: Solved) -> float:
     """Return the mean gap. The number of vertices must be known."""
-    assert setting.num_vertices is not None, "asked for where bounds are"
+    assert setting.num_vertices is not None, "called only if there are bounds"
     return mean_gap_bound(
         setting.problem,
         recursion,
@@ -183,7 +185,7 @@ def _utility(spec: Spec, setting: Setting, recursion: Recursion, solved: Solved)
 
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> list[Provenance]:
-    """Return the orders that are known up to a constant."""
+    """Return the rates that are known only up to a constant."""
     problem, n, mechanism = setting.problem, spec.dataset_size, solved.steps.event.mechanism
 
     if isinstance(mechanism, PureDp):
@@ -193,7 +195,9 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
         assert isinstance(mechanism, ZcDp)
         rate = rates.gap_rate(problem, num_vertices, n, mechanism.rho)
         formula = r"c\,(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n\sqrt\rho))^{2/5}]"
-    found = [setting.order("gradient_norm_rate", rate, formula, "derived, by balancing", "at the best number of steps")]
+    found = [
+        setting.order("gradient_norm_rate", rate, formula, "derived, by balancing", "with the best number of steps")
+    ]
     epsilon, _ = epsilon_and_delta(spec, solved.steps)
     if epsilon is not None and setting.dimension is not None:
         found.append(
@@ -232,7 +236,10 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=RECURSIVE_ASSUMPTIONS,
-    guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
+    guarantee=(
+        "All selections together are rho-zCDP, or epsilon-DP. The released point is a function of them, so it has "
+        "the same guarantee."
+    ),
     gradient_complexity="n_0 + 2 (T-1) m",
     has_pure_dp=True,
     norm_order=1.0,

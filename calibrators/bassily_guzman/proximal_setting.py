@@ -55,7 +55,7 @@ ASSUMPTIONS = (
         "initial_gap",
         r"\Gamma_0",
         LOSS,
-        "upper bound of F(x_0) - min F; the smaller of it and L_0 M counts, and one of them is needed for bounds",
+        "upper bound on F(x_0) - min F; the smaller of it and L_0 M counts, and one of them is needed for bounds",
         open_lower=True,
         required=False,
     ),

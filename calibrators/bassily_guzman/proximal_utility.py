@@ -16,7 +16,7 @@ POPULATION_FORMULA = r"a = \tfrac{2 L_0^2}{\omega m} + \tfrac73 L_0 \sqrt{2 g/\o
 EMPIRICAL_FORMULA = r"g = \tfrac{2 (\tfrac73 L_0 + \sigma\sqrt d)^2}{\omega (T + 1)}"
 HOLDS = (
     "every loss is L_0-Lipschitz and omega-weakly convex in the l2 norm, so that nothing is clipped",
-    "records are independent draws of one distribution, and F is its mean loss",
+    "records are independent draws from one distribution, and F is the expected loss under it",
 )
 _NEAR = "in the mean over the released point: its distance from a point that is nearly stationary"
 _GAP = "of that nearby point in the mean: the gap max_y <g, x - y> of a subgradient g of F there"
@@ -65,9 +65,9 @@ def utility(
     if not setting.is_bounded:
         return (evaluations,)
     problem, gap, dimension = setting.problem, setting.initial_gap, setting.dimension
-    assert problem is not None, "nothing is missing"
-    assert gap is not None, "nothing is missing"
-    assert dimension is not None, "nothing is missing"
+    assert problem is not None, "called only if no constant is missing"
+    assert gap is not None, "called only if no constant is missing"
+    assert dimension is not None, "called only if no constant is missing"
     empirical = problem.empirical_gap(phase.inner_iterations, phase.noise_stddev_on_mean, dimension)
     proved = problem.closeness(gap, phase.rounds, problem.population_gap(empirical, phase.records))
     expected = setting.order_constant * problem.closeness(gap, phase.rounds, empirical)
@@ -83,7 +83,7 @@ def utility(
                 r"c\,(n^{-1/4} + (\sqrt d/(n\varepsilon))^{1/3})",
                 f"{PAPER}, as Guzman's talk quotes it ({SECONDARY})",
                 ProvenanceKind.ORDER,
-                ("known up to the factor order_constant, and logarithms", "of problems with constants of order 1"),
+                ("known only up to the factor order_constant, and logarithms", "of problems with constants of order 1"),
                 units=PURE,
             )
         )
@@ -95,10 +95,10 @@ def _both(setting: ProximalSetting, theta: float, ending: str, formula: str) -> 
     stationarity.
     """
     problem = setting.problem
-    assert problem is not None, "asked for where bounds are"
+    assert problem is not None, "called only if there are bounds"
     proved = ending == "bound"
     kind = ProvenanceKind.DERIVED if proved else ProvenanceKind.ORDER
-    unproved = "known up to the factor order_constant: what a round generalises to is left out"
+    unproved = "known only up to the factor order_constant: what a round generalises to is left out"
     holds = HOLDS if proved else (*HOLDS, unproved)
     width = setting.diameter
     farthest = problem.radius if width is None else min(problem.radius, width)

@@ -207,7 +207,7 @@ ALGORITHM = Algorithm(
                 "iterations": None,
                 "assumptions": {"lipschitz": 1.0, "weak_convexity": 0.5, "initial_gap": 0.7, "inner_iterations": 50.0},
             },
-            "own threshold in a given ball": {
+            "given threshold and ball": {
                 "domain": L2Ball(1.0),
                 "gradient_bound": Clip(1.5),
                 "iterations": 30,

@@ -157,7 +157,7 @@ def excess_risk_bound(
         kappa: Regularity constant of the dual norm (`regularity.kappa_pair`).
         initial_gap: $\Gamma_0 \ge F(x_0) - \min F$.
 
-    Source: derived; see the module.
+    Source: derived in the docstring of this module.
     """
     eta, steps = recursion.step_size, recursion.selections
     kept = (1.0 - eta) ** np.arange(steps - 1, -1, -1, dtype=np.float64)

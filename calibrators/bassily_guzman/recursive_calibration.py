@@ -27,7 +27,7 @@ PURE_SCALE_FORMULA = (
     r" \tfrac{M c}{m} \tfrac{1-(1-\eta)^{T-1}}{\eta}\Bigr\},\;"
     r" c = (1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0"
 )
-_GAP = "upper bound of F(x_0) - min F, in place of L_0 M"
+_GAP = "upper bound on F(x_0) - min F, in place of L_0 M"
 #: The paper's assumptions, and the initial gap as these algorithms use it.
 RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
     replace(item, meaning=_GAP) if item.name == "initial_gap" else item for item in ASSUMPTIONS

@@ -20,8 +20,8 @@ ASSUMPTIONS = (
         "lipschitz",
         "L_0",
         GRADIENT,
-        "every record's gradient has l_inf norm at most L_0 in the domain; longer ones are clipped, so privacy needs "
-        "the number and not its truth",
+        "every record's gradient has l_inf norm at most L_0 in the domain; longer gradients are clipped, so "
+        "privacy holds even if this is false",
         open_lower=True,
     ),
     Assumption(
@@ -42,8 +42,8 @@ ASSUMPTIONS = (
         "initial_gap",
         r"\Gamma_0",
         LOSS,
-        "upper bound of F(x_0) - min F, in place of L_0 M; the first step forgets it, so that it only decides whether "
-        "a bound is vacuous",
+        "upper bound on F(x_0) - min F, in place of L_0 M; the first step forgets it, so that it only decides "
+        "whether a bound is vacuous",
         open_lower=True,
         required=False,
     ),
@@ -84,7 +84,7 @@ class Setting:
     @property
     def regularity_dimension(self) -> int:
         """d of the l1 ball, whose dual norm is l_inf^d; K of another polytope."""
-        assert self.num_vertices is not None, "asked for where bounds are"
+        assert self.num_vertices is not None, "called only if there are bounds"
         if self.dimension is not None and self.num_vertices == 2 * self.dimension:
             return self.dimension
         return self.num_vertices
@@ -96,8 +96,8 @@ class Setting:
         return largest if self.initial_gap is None else min(largest, self.initial_gap)
 
     def order(self, name: str, value: float, formula: str, source: str, *holds: str) -> Provenance:
-        """Return a number that is known up to the caller's constant, in loss units."""
-        assumed = ("known up to the factor order_constant", *holds)
+        """Return a number in loss units that is known only up to a constant, which the caller gives."""
+        assumed = ("known only up to the factor order_constant", *holds)
         number = self.order_constant * value
         return Provenance(name, number, formula, source, ProvenanceKind.ORDER, assumed, units=LOSS)
 
@@ -131,11 +131,12 @@ def setting_of(spec: Spec, given: Given, smoothness: float | None) -> Setting:
     """
     for name in given.missing:
         raise InvalidValue(
-            f"{name} is needed for the privacy itself: the noise is scaled to it, and gradients are clipped to it",
+            f"{name} is needed because the privacy depends on it: gradients are clipped to it, and the noise is "
+            "scaled to it",
             code="missing",
             pointer=("assumptions", name),
         )
-    assert smoothness is not None, "what is needed and missing was refused"
+    assert smoothness is not None, "missing constants have been refused"
     vertices = given.get("num_vertices")
     return Setting(
         problem=Problem(given["lipschitz"], smoothness, _diameter(spec, given)),

@@ -144,7 +144,7 @@ def excess_risk_bound(
         num_vertices: The number K of vertices of the polytope.
         kappa: The regularity constant of the dual norm (`kappa_pair`).
 
-    Source: derived; see the module.
+    Source: derived in the docstring of this module.
     """
     total = 0.0
     for tree, scale in enumerate(noise_scales, start=1):

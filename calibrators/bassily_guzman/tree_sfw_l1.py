@@ -62,11 +62,17 @@ PURE_SCALE_FORMULA = r"\lambda_\tau = \sigma M \max_{0 \le j \le \tau} c_j \tfra
 ERRATA = (
     "The printed noise for delta = 0 uses the radius D where the range of the scores is 2 D: it loses up to 2 epsilon, "
     "by the instance of the literal calibration.",
-    "Report-noisy-max with Laplace noise of the scores' sensitivity over epsilon, as the talk has it, is 2 epsilon-DP: "
-    "scores of opposite sign move apart. Here the noise is scaled to the range of their change, and it is Gumbel.",
+    (
+        "In Guzman's talk, report-noisy-max uses Laplace noise of scale sensitivity over epsilon. This is only 2 "
+        "epsilon-DP, because scores of opposite vertices move apart. Here the noise is Gumbel noise, scaled to the "
+        "range of the scores' changes."
+    ),
     "The talk's rate has L_1 D^2 alone in its second term, which would vanish for linear losses, against the lower "
     "bound. Here it is (L_1 M^2)^(1/3) ((L_0 + L_1 M) M)^(2/3).",
-    "COLT papers and talk use the diameter M and the radius D in the same formulas. Here M = 2 D throughout.",
+    (
+        "The COLT papers and Guzman's talk use the diameter M and the radius D in the same formulas. Here M = 2 D "
+        "throughout."
+    ),
     "The published constants of the trees and of their amplification by shuffling are not specified. Here there is no "
     "shuffling to amplify: the cost per record is added up, and grows by no logarithm of n over delta.",
     "The regularity constant 2 ln d of the talk is none: here it is the least over r of (r - 1) d^(2/r).",
@@ -202,7 +208,10 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
+    guarantee=(
+        "All selections together are rho-zCDP, or epsilon-DP. The released point is a function of them, so it has "
+        "the same guarantee."
+    ),
     gradient_complexity=r"b \sum_{\tau=1}^{T} (1 + \tau)",
     has_pure_dp=True,
     norm_order=1.0,

@@ -1,4 +1,6 @@
-"""The utility of tree Frank-Wolfe: the certified bound, the rates that are known up to a constant, the work."""
+"""This module states the utility of tree Frank-Wolfe: the certified bound, the rates that are known only up to a
+constant, and the number of gradients.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,15 @@ BOUND_FORMULA = (
 )
 RISK_HOLDS = (
     "every loss is convex, L_0-Lipschitz and L_1-smooth in the l1 norm",
-    "records are independent draws of one distribution, and F is its mean loss",
+    "records are independent draws from one distribution, and F is the expected loss under it",
 )
 
 
 def bound_of(setting: Setting, trees: Trees, scales: tuple[float, ...]) -> float:
-    """Return the excess risk bound for this layout and noise. The number of vertices must be known."""
-    assert setting.num_vertices is not None, "asked for where bounds are"
+    """Return the excess risk bound for this layout of trees and these noise scales. The number of vertices must be
+    known.
+    """
+    assert setting.num_vertices is not None, "called only if there are bounds"
     return excess_risk_bound(
         setting.problem,
         trees,
@@ -41,7 +45,7 @@ def bound_of(setting: Setting, trees: Trees, scales: tuple[float, ...]) -> float
 def utility(
     spec: Spec, setting: Setting, trees: Trees, scales: tuple[float, ...], steps: Steps
 ) -> tuple[Provenance, ...]:
-    """Return the bound and the rates, as far as the number of vertices is known, and the number of gradients."""
+    """Return the number of gradients and, if the number of vertices is known, the bound and the rates."""
     evaluations = Provenance(
         "gradient_evaluations",
         float(trees.gradient_evaluations),
@@ -66,7 +70,7 @@ def utility(
 
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> list[Provenance]:
-    """Return the orders that are known up to a constant."""
+    """Return the rates that are known only up to a constant."""
     problem, n = setting.problem, spec.dataset_size
     mechanism = steps.event.mechanism
 
@@ -110,14 +114,16 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
                 rates.lower_bound_rate(problem, dimension, n, epsilon if small else None),
                 r"c\,L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})",
                 "Asi, Feldman, Koren & Talwar 2021, abstract (secondary)",
-                "the second term is there for a target in epsilon with delta below 1/n",
+                "the second term is included only for a target in epsilon with delta below 1/n",
             )
         )
     return found
 
 
 def epsilon_and_delta(spec: Spec, steps: Steps) -> tuple[float | None, float]:
-    """Return the target's epsilon and delta, with a solved one filled in; no epsilon if the target has none."""
+    """Return the target's epsilon and delta, including the one that was solved for. The epsilon is None if the target
+    has none.
+    """
     found = steps.achieved.value.upper
     match spec.target:
         case ApproximateDpTarget(epsilon=epsilon, delta=delta):

@@ -195,8 +195,10 @@ ALGORITHM = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="The privacy of one Gaussian mechanism on all records.",
     gradient_complexity="n",
-    verdict="Sound: for zCDP its noise is the least there is, in (epsilon, delta) Proposition 3 asks for more than is "
-    "needed. Computed anew for every request.",
+    verdict=(
+        "Sound: for zCDP its noise is the least there is, in (epsilon, delta) Proposition 3 asks for more than is "
+        "needed. The verdict is computed for each request."
+    ),
     errata=(
         "Lemma 6 prints E|nu_hat - nu| between the two ends of the bias line. That includes the sampling error, and is "
         "false; the two ends hold.",

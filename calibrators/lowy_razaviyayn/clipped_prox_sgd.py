@@ -172,9 +172,11 @@ ALGORITHM = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="The privacy of one Gaussian mechanism for all points together, hence for the last one.",
     gradient_complexity=r"s T \le n",
-    verdict="Sound where T divides n. Elsewhere its batches of n/T records are no numbers of records, and on those of "
-    "floor(n/T) the printed noise lacks the factor n/(s T), which Proposition 3's slack outweighs in (epsilon, delta). "
-    "Computed anew for every request.",
+    verdict=(
+        "Sound where T divides n. Elsewhere its batches of n/T records are no numbers of records, and on those of "
+        "floor(n/T) the printed noise lacks the factor n/(s T), which Proposition 3's slack outweighs in (epsilon, "
+        "delta). The verdict is computed for each request."
+    ),
     errata=(
         "Algorithm 8 takes batches of n/T records, whether or not T divides n. Here they have floor(n/T), and the "
         "noise is that of their real size.",

@@ -207,9 +207,11 @@ ALGORITHM = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="The privacy of one Gaussian mechanism for all points together, hence for their weighted mean.",
     gradient_complexity=r"s (T + 1) \le n",
-    verdict="As printed it is unsound for zCDP: T + 1 rounds do not fit in batches of n/T, and on the batches that "
-    "there are the noise lacks the factor (T + 1)/T. In (epsilon, delta) the slack of Proposition 3 outweighs that "
-    "except for few rounds. Computed anew for every request.",
+    verdict=(
+        "As printed it is unsound for zCDP: T + 1 rounds do not fit in batches of n/T, and on the batches that "
+        "there are the noise lacks the factor (T + 1)/T. In (epsilon, delta) the slack of Proposition 3 outweighs "
+        "that except for few rounds. The verdict is computed for each request."
+    ),
     errata=(
         "Algorithms 6 and 7 run T + 1 rounds on batches of n/T records, more than there are. Here batches have "
         "floor(n/(T + 1)) records, and the noise is that of their real size.",

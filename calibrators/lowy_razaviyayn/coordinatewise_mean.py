@@ -152,8 +152,10 @@ ALGORITHM = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="The privacy of one Gaussian mechanism on all records.",
     gradient_complexity=r"m b \le n",
-    verdict="The listing's noise is sound: for zCDP it is the least there is where m divides n. Lemma 52 prints 18 "
-    "times its variance, which is loose. Computed anew for every request.",
+    verdict=(
+        "The listing's noise is sound: for zCDP it is the least there is where m divides n. Lemma 52 prints 18 "
+        "times its variance, which is loose. The verdict is computed for each request."
+    ),
     errata=(
         "Lemma 52 prints 72 in the noise's variance where Algorithm 12 has 4; both are private, and 4 is enough.",
         "The listing draws its noise inside the loop over coordinates, whole vectors as it is written; one vector is "
@@ -177,7 +179,7 @@ ALGORITHM = Algorithm(
             assumptions={"moment_order": 4.0, "coordinate_moment_bound": 1.0, "mean_bound": 2.0},
         ),
         variants={
-            "own radius and groups": {
+            "given radius and groups": {
                 "assumptions": {
                     "moment_order": 4.0,
                     "coordinate_moment_bound": 1.0,

@@ -143,8 +143,10 @@ ALGORITHM = Algorithm(
     assumptions=(STRONG_CONVEXITY, *ASSUMPTIONS),
     guarantee="The privacy of one Gaussian mechanism for all points of all runs together, hence for the last one.",
     gradient_complexity=r"\sum_j \sum_i n_{j,i} T_{j,i} \approx n^{p+1} \ln n",
-    verdict="The printed noise is exactly what zCDP needs; in (epsilon, delta) it is loose by the slack of Proposition "
-    "3. Computed anew for every request.",
+    verdict=(
+        "The printed noise is exactly what zCDP needs; in (epsilon, delta) it is loose by the slack of Proposition "
+        "3. The verdict is computed for each request."
+    ),
     errata=(
         "The proof of Theorem 18 gives run j the distance E|w_{j-1} - w*|^2, which the algorithm does not know. Here a "
         "bound on it, by strong convexity from the bound of the run before, takes its place.",

@@ -209,8 +209,10 @@ ALGORITHM = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="The privacy of one Gaussian mechanism for all points of all blocks together, hence for the last one.",
     gradient_complexity=r"\sum_i n_i T_i \approx \tfrac{2 p \ln n}{2^{p+1} - 1} n^{p+1}",
-    verdict="The printed noise is exactly what zCDP needs; in (epsilon, delta) it is loose by the slack of Proposition "
-    "3. Computed anew for every request.",
+    verdict=(
+        "The printed noise is exactly what zCDP needs; in (epsilon, delta) it is loose by the slack of Proposition "
+        "3. The verdict is computed for each request."
+    ),
     errata=ERRATA,
     calibrate=calibrate,
     scope=heavy_tailed(Shape.CONVEX, needs_smoothness=False),

@@ -120,8 +120,8 @@ class LocalizedRun:
     @property
     def bound(self) -> float:
         """The bound on the excess risk after the run, in loss units."""
-        assert self.localization is not None, "asked for where bounds are"
-        assert self.step_size is not None, "which there is with a localization"
+        assert self.localization is not None, "called only if there are bounds"
+        assert self.step_size is not None, "a localization always has a step size"
         return self.localization.bound(self.start, self.step_size)
 
 

@@ -89,7 +89,7 @@ class PlannedPass(PlannedRisk):
 
     @property
     def _used_step_size(self) -> float:
-        assert self.step_size is not None, "asked for where the schedule is the caller's"
+        assert self.step_size is not None, "called only if the caller chose the step size"
         return self.step_size
 
     @property

@@ -266,8 +266,10 @@ ALGORITHM = Algorithm(
         "coordinate, and hence of the released medians."
     ),
     gradient_complexity=r"m b \le n",
-    verdict="The listing's epsilon_j is sound where its composition is, which is at smaller epsilon than the paper "
-    "says, and takes more noise than is needed. Computed anew for every request.",
+    verdict=(
+        "The listing's epsilon_j is sound where its composition is, which is at smaller epsilon than the paper "
+        "says, and takes more noise than is needed. The verdict is computed for each request."
+    ),
     errata=(
         "Proposition 53 asks for epsilon <= 8 ln(2 d / delta); its own display, "
         "eps^2/(4 ln(1/delta_1)) + eps/2 <= eps, needs epsilon <= 2 ln(2 d / delta), and a small epsilon_1 besides. "
@@ -292,7 +294,7 @@ ALGORITHM = Algorithm(
             assumptions={"moment_order": 4.0, "coordinate_moment_bound": 1.0, "mean_bound": 2.0},
         ),
         variants={
-            "own radius and groups": {
+            "given radius and groups": {
                 "assumptions": {
                     "moment_order": 4.0,
                     "coordinate_moment_bound": 1.0,

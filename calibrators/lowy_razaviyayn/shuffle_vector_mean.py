@@ -284,8 +284,10 @@ ALGORITHM = Algorithm(
         "hence of the released mean."
     ),
     gradient_complexity="n",
-    verdict="The paper prints no parameters. Those of the earlier paper it builds on are sound, with several times the "
-    "noise that is needed. Computed anew for every request.",
+    verdict=(
+        "The paper prints no parameters. Those of the earlier paper it builds on are sound, with several times the "
+        "noise that is needed. The verdict is computed for each request."
+    ),
     errata=(
         "Algorithm 11 re-centres by subtracting one clip radius; the sum of n shifted numbers needs n of them. "
         "Algorithm 10 leaves out the division by the number of records, which its variance is stated with.",

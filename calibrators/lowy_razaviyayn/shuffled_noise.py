@@ -116,7 +116,7 @@ def solve_counts(spec: Spec, users: int, dimension: int, levels: int, reach: flo
 
 
 def _given(spec: Spec, users: int, levels: int) -> ShuffledSum:
-    assert spec.noise_multiplier is not None, "the spec has seen to it"
+    assert spec.noise_multiplier is not None, "the spec requires it if another quantity is solved for"
     bits = noise_bits_for(users, levels, spec.noise_multiplier)
     if bits > MAX_NOISE_BITS:
         raise Unreachable(

@@ -80,7 +80,7 @@ class BandedEvent:
     def least_noise(self, iterations: int, batch_size: int) -> float:
         """Return the least noise multiplier at which such steps are accounted, enlarged by a billionth."""
         event = self(MAX_NOISE_MULTIPLIER, iterations, batch_size)
-        assert isinstance(event.mechanism, CorrelatedGaussian), "as it was made"
+        assert isinstance(event.mechanism, CorrelatedGaussian), "this class makes events with this mechanism"
         return event.mechanism.least_noise(event.sampling, event.count)
 
     @property
@@ -141,7 +141,7 @@ def solve(spec: Spec) -> Solved:
         Unsupported: If both the number of bands and a quantity other than the noise are left open.
         Unreachable, NoCostInFilter: As `calibrators.noise.solve_steps` does.
     """
-    assert spec.correlation is not None, "the registry fills it in"
+    assert spec.correlation is not None, "the registry fills in the correlation"
     if spec.unknown is not Unknown.BATCH_SIZE:
         spec.need("batch_size", "the expected number of records in a step")
     if spec.unknown is not Unknown.ITERATIONS:

@@ -211,7 +211,7 @@ def _as_published(spec: Spec, solved: Solved) -> AsPublished | None:
         return None
     formula = r"\lceil T/b \rceil \text{ Poisson steps, } q = b B / n,\; s / \max_i \|C e_i\|"
     relation, steps = NeighboringRelation.REPLACE_SPECIAL, solved.steps
-    assert spec.correlation is not None, "the registry fills it in"
+    assert spec.correlation is not None, "the registry fills in the correlation"
     own = replace(
         spec,
         unknown=Unknown.NOISE_MULTIPLIER,

@@ -270,7 +270,7 @@ ASSUMPTIONS = (
         "initial_gap",
         "D_0",
         LOSS,
-        "upper bound of F(x_0) - min F, in place of G R; decides only whether a bound is vacuous",
+        "upper bound on F(x_0) - min F, in place of G R; decides only whether a bound is vacuous",
         open_lower=True,
         required=False,
     ),

@@ -205,7 +205,7 @@ ASSUMPTIONS = (
         "|grad F(x) - grad F(y)| <= L |x - y| on all of R^p, as where every record's loss has it",
         open_lower=True,
     ),
-    Assumption("initial_gap", "D_0", LOSS, "upper bound of F(x_0) - inf F", open_lower=True),
+    Assumption("initial_gap", "D_0", LOSS, "upper bound on F(x_0) - inf F", open_lower=True),
     Assumption(
         "pl_constant",
         r"\mu",

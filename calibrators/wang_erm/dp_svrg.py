@@ -233,7 +233,7 @@ ASSUMPTIONS = (
         "of F^r = F + r, r the penalty and the domain; an l2 penalty of strength mu has it",
         open_lower=True,
     ),
-    Assumption("initial_gap", "D_0", LOSS, "upper bound of F^r(x_0) - min F^r", open_lower=True),
+    Assumption("initial_gap", "D_0", LOSS, "upper bound on F^r(x_0) - min F^r", open_lower=True),
     INNER_ITERATIONS,
     ORDER_CONSTANT,
 )

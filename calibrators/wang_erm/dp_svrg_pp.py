@@ -199,12 +199,12 @@ def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
 
 ASSUMPTIONS = (
     SMOOTH,
-    Assumption("initial_gap", "D_0", LOSS, "upper bound of F^r(x_0) - min F^r", open_lower=True),
+    Assumption("initial_gap", "D_0", LOSS, "upper bound on F^r(x_0) - min F^r", open_lower=True),
     Assumption(
         "initial_distance",
         r"\|x_0 - x_*\|",
         PARAMETER,
-        "upper bound of the distance from the start to a minimiser of F^r",
+        "upper bound on the distance from the start to a minimiser of F^r",
         open_lower=True,
     ),
     INNER_ITERATIONS,

@@ -278,11 +278,11 @@ def _solve(spec: Spec, mixture: Mixture) -> tuple[float, Event, Answer]:
     """Return the noise multiplier, the event of the whole run and its certified cost."""
     target = spec.target
     if isinstance(target, OpenEpsilon):
-        assert spec.noise_multiplier is not None, "the spec has seen to it"
+        assert spec.noise_multiplier is not None, "the spec requires it if another quantity is solved for"
         event = Event(ApproximateDp(mixture.epsilon(target.delta, spec.noise_multiplier), target.delta))
         return spec.noise_multiplier, event, solve_epsilon([event], spec.relation, target.delta).achieved
     if isinstance(target, OpenDelta):
-        assert spec.noise_multiplier is not None, "the spec has seen to it"
+        assert spec.noise_multiplier is not None, "the spec requires it if another quantity is solved for"
         event = Event(ApproximateDp(target.epsilon, mixture.delta(target.epsilon, spec.noise_multiplier)))
         return spec.noise_multiplier, event, solve_delta([event], spec.relation, target.epsilon).achieved
     assert isinstance(target, ApproximateDpTarget), "others were refused"

@@ -57,7 +57,7 @@ ASSUMPTIONS = (
         "initial_distance",
         r"\|w_*\|",
         PARAMETER,
-        "upper bound of the norm of the minimiser w*; R where it is not given",
+        "upper bound on the norm of the minimiser w*; R where it is not given",
         required=False,
     ),
     Assumption(

@@ -59,7 +59,7 @@ def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
         Unsupported: If the sampling is not available, or if the domain is not a box.
         Unreachable: If nothing meets the target.
     """
-    assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
+    assert spec.gradient_bound is not None, "the registry has checked the gradient bound"
     read_assumptions(algorithm.assumptions, spec.assumptions)
     if spec.domain is not None and not isinstance(spec.domain, Box):
         raise Unsupported(

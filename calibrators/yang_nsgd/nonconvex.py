@@ -36,7 +36,7 @@ RELATIONS = (
 )
 
 ASSUMPTIONS = (
-    Assumption("initial_gap", "D_0", LOSS, "upper bound of f(x_0) - inf f", open_lower=True),
+    Assumption("initial_gap", "D_0", LOSS, "upper bound on f(x_0) - inf f", open_lower=True),
     Assumption(
         "generalized_smoothness_l0",
         "L_0",

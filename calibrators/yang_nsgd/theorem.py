@@ -91,7 +91,7 @@ def calibrate_with_theorem(
     theorem is about all of R^d, so it says nothing about domains or penalties. It does not cover batches that are cut,
     or that depend on the records of earlier ones.
     """
-    assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
+    assert spec.gradient_bound is not None, "the registry has checked the gradient bound"
     problem, missing = read_problem(spec)
     theorem = None if problem is None else theorem_of(problem)
     if spec.stages:

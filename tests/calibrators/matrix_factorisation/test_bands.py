@@ -299,7 +299,9 @@ def test_a_correlation_has_its_ranges():
         with pytest.raises(AccountingError) as caught:
             Correlation(**wrong)
         assert caught.value.pointer == ("bands",) if "bands" in wrong else ("max_bands",)
-    with pytest.raises(AccountingError, match=r"^200 bands are more than max_bands, which is 64: give a larger one"):
+    with pytest.raises(
+        AccountingError, match=r"^bands is 200, which is more than max_bands, 64: give a larger max_bands"
+    ):
         Correlation(bands=200)
 
 
