@@ -318,8 +318,8 @@ def _one_pass(spec: Spec) -> Spec:
     if size is None:
         if steps > records:
             raise InvalidValue(
-                f"iterations must be at most {records}: there are {records} records, and each disjoint batch "
-                "needs at least one",
+                f"iterations must be at most {records}: there are {records} records, and disjoint batches need "
+                "at least one each",
                 pointer=("iterations",),
             )
         return replace(spec, batch_size=records // steps)
@@ -343,7 +343,7 @@ def check_one_pass(size: int, steps: int, records: int) -> None:
 
 def _nothing_to_solve_for(spec: Spec, what: str) -> Unsupported:
     return Unsupported(
-        f"the {what} cannot be solved for with {spec.sampling} sampling, because the cost does not depend on "
+        f"with {spec.sampling} sampling there is no {what} to solve for, because the cost does not depend on "
         "it; use poisson, without_replacement or random_allocation",
         pointer=("solve_for",),
     )

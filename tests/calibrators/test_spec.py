@@ -267,7 +267,7 @@ def test_there_are_no_fewer_slots_than_records() -> None:
 
 
 def test_the_largest_size_is_of_truncated_batches_which_need_it_and_is_not_solved_for() -> None:
-    with pytest.raises(InvalidValue, match="only truncated_poisson batches have max_batch_size") as caught:
+    with pytest.raises(InvalidValue, match="max_batch_size is only for truncated_poisson sampling") as caught:
         replace(SPEC, max_batch_size=120)
     assert caught.value.pointer == ("max_batch_size",)
     truncated = replace(SPEC, sampling="truncated_poisson")

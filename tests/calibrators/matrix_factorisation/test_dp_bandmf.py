@@ -155,7 +155,7 @@ def test_shuffled_epochs_are_told_what_correlated_noise_gains() -> None:
         gradient_bound=Clip(1.0),
     )
     less = 100.0 * (1.0 - optimal(Workload(2000), 16).mean / math.sqrt(2001 / 2))
-    advice = f"the sums of gradients have {less:.0f} % less error at the same cost"
+    advice = f"The sums of gradients then have {less:.0f} % less error at the same cost"
     assert any(advice in warning for warning in calibrate("dp_sgd", shuffled).warnings)
     for changes in ({"iterations": 100}, {"sampling": "poisson"}, {"batch_size": 50_000}):
         found = calibrate("dp_sgd", replace(shuffled, **changes))
