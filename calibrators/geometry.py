@@ -63,7 +63,7 @@ class Box(Described):
         Described.__post_init__(self)  # `super()` fails here: `dataclass(slots=True)` replaces the class by a new one
         if self.upper < self.lower:
             raise InvalidValue(
-                f"upper must be at least lower, got lower {self.lower!r} and upper {self.upper!r}", pointer=("upper",)
+                f"upper must not be below lower, got [{self.lower!r}, {self.upper!r}]", pointer=("upper",)
             )
 
 

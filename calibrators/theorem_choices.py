@@ -21,7 +21,7 @@ ONE_ALGORITHM = "A theorem is about one algorithm and does not choose among seve
 LONGEST = "The theorem requires that no gradient is longer than this value. The declared bounds ensure this."
 NO_LONGEST = (
     "The theorem requires that no gradient is longer than this value. Neither the request nor the declared "
-    "bounds give the length of the longest gradient, lipschitz."
+    "bounds give lipschitz, the length of the longest gradient."
 )
 _NOT_ITS_OWN = ("order_constant",)
 _SIZES = ("iterations", "batch_size", "step_size", "max_grad_norm", "regularizer")

@@ -92,8 +92,9 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
                     rates.tree_rate_as_printed(problem, dimension, n, epsilon, delta),
                     r"c\,[(L_0 D + L_1 D^2)\sqrt{\ln d/n}\ln n"
                     r" + L_1 D^2 (\ln d \ln^2 n \ln(1/\delta)/(\varepsilon n))^{2/3}]",
-                    "Asi, Feldman, Koren & Talwar 2021, as Guzman's talk quotes it (secondary)",
-                    "as printed; the second term cannot vanish with L_1, and excess_risk_rate stands in for it",
+                    "Asi, Feldman, Koren & Talwar 2021, as quoted in Guzman's talk (secondary)",
+                    "the rate as printed. Its second term vanishes as L_1 goes to 0, which is impossible; "
+                    "excess_risk_rate is the corrected rate",
                 )
             )
         if n > math.log(num_vertices):
@@ -103,7 +104,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
                     rates.poly_sfw_rate(problem, num_vertices, n, epsilon, delta),
                     r"c\,M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} / (\varepsilon\sqrt n)",
                     f"{PAPER}, Theorem 4",
-                    "of their own algorithm, which has no trees; for comparison",
+                    "for comparison: the rate of the authors' own algorithm, which has no trees",
                 )
             )
     if dimension is not None:

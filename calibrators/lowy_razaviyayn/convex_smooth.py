@@ -59,7 +59,7 @@ class ConvexSmoothProblem:
         smoothness: The smoothness beta of F, including a penalty; it may be 0.
         diameter: The diameter D, of the domain.
         dimension: The dimension d.
-        moments: The moments of the gradients that are clipped.
+        moments: The moments of the gradients, before clipping.
         penalty_strength: The penalty strength lambda, the share of beta that is added without being clipped.
     """
 

@@ -150,7 +150,7 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="The privacy of one Gaussian mechanism on all records.",
+    guarantee="The release is one Gaussian mechanism on all records.",
     gradient_complexity=r"m b \le n",
     verdict=(
         "The listing's noise is sound: for zCDP it is the least there is where m divides n. Lemma 52 prints 18 "
@@ -160,8 +160,11 @@ ALGORITHM = Algorithm(
         "Lemma 52 prints 72 in the noise's variance where Algorithm 12 has 4; both are private, and 4 is enough.",
         "The listing draws its noise inside the loop over coordinates, whole vectors as it is written; one vector is "
         "drawn here.",
-        "The listing needs m to divide n. Here groups have floor(n/m) records, and up to m - 1 records are in none.",
-        "The paper does not say which median an even m has; here it is the lower one.",
+        (
+            "The listing needs m to divide n. Here a group has floor(n/m) records, and up to m - 1 records are in "
+            "no group."
+        ),
+        "The paper does not say which median is meant for an even m. Here it is the lower median.",
         "The paper's groups are consecutive records; here they are cut by a secret permutation, so that the order of "
         "the records does not matter.",
         "The paper's constants, 10 for the bias and the deviation, and 20 ln(4 d / zeta) groups, are larger than "

@@ -111,7 +111,7 @@ class LocalizedProblem:
     Attributes:
         diameter: The diameter D, of the domain, a ball centred at 0.
         dimension: The dimension d.
-        moments: The moments of the gradients that are clipped.
+        moments: The moments of the gradients, before clipping.
         penalty_strength: The penalty strength s, of the l2 penalty that is added without being clipped.
         strong_convexity: The strong convexity mu of F, including the penalty; 0 if it is not used.
     """
@@ -276,7 +276,7 @@ class Localization:
     """One run of Algorithm 4 and the bound on its result.
 
     Attributes:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
         blocks: n_i, p and C_i.
         reach: The reach L.
         failure_probability: The failure probability zeta.

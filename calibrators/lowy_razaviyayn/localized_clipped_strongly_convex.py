@@ -55,11 +55,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, all other numbers from the theorem with constants.
 
     Raises:
-        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if there are not
-            enough records for the runs; if the assumptions contradict each other; or if a block would have too many
+        InvalidValue: If a number is outside its range; if a number is missing and no preset can choose it; if there are
+            not enough records for the runs; if the assumptions contradict each other; or if a block would have too many
             steps.
-        Unsupported: If the number of steps or the batch size is solved for, on which the privacy does not depend; or if
-            the domain is no l2 ball, or the penalty is not l2.
+        Unsupported: If the number of steps or the batch size is solved for, because the privacy does not depend on
+            them; if the domain is not an l2 ball; or if the penalty is not l2.
         Unreachable: If no noise multiplier meets the target.
     """
     steps = solve_noise(spec)
@@ -105,7 +105,8 @@ def _check_consistent(problem: LocalizedProblem) -> None:
     mu, strength = problem.strong_convexity, problem.penalty_strength
     if strength > mu:
         raise InvalidValue(
-            f"strong_convexity includes the penalty: it must be at least its strength {strength:g}, got {mu!r}",
+            f"strong_convexity must be at least {strength:g}, the strength of the penalty, because it includes "
+            f"the penalty; got {mu!r}",
             pointer=("assumptions", "strong_convexity"),
         )
     least = 0.5 * (mu - strength) * problem.diameter
@@ -144,8 +145,8 @@ ALGORITHM = Algorithm(
     guarantee="The privacy of one Gaussian mechanism for all points of all runs together, hence for the last one.",
     gradient_complexity=r"\sum_j \sum_i n_{j,i} T_{j,i} \approx n^{p+1} \ln n",
     verdict=(
-        "The printed noise is exactly what zCDP needs; in (epsilon, delta) it is loose by the slack of Proposition "
-        "3. The verdict is computed for each request."
+        "For zCDP, the printed noise is exactly the noise that is needed. For targets in (epsilon, delta) it "
+        "is loose, by the slack of Proposition 3. The verdict is computed for each request."
     ),
     errata=(
         "The proof of Theorem 18 gives run j the distance E|w_{j-1} - w*|^2, which the algorithm does not know. Here a "

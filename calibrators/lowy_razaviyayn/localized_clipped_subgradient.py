@@ -65,8 +65,10 @@ ERRATA = (
     "for the 2k-th moment, with the failure of a block paid for in the bound.",
     "The proof conditions on good events, under which records are not independent of each other. Here the failures are "
     "followed by indicators, and the expectation is the plain one.",
-    "Lemma 6 prints E|nu_hat - nu| between the two ends of the bias line. That includes the sampling error, and is "
-    "false; the two ends hold.",
+    (
+        "In Lemma 6, the chain of inequalities for the bias has the middle term E|nu_hat - nu|. This term includes "
+        "the sampling error, so its printed bound is false. The bound on the bias itself holds."
+    ),
 )
 
 
@@ -74,10 +76,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, all other numbers from the theorem with constants.
 
     Raises:
-        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if there are not
-            enough records for the blocks; or if a block would have too many steps.
-        Unsupported: If the number of steps or the batch size is solved for, on which the privacy does not depend; or if
-            the domain is no l2 ball, or the penalty is not l2.
+        InvalidValue: If a number is outside its range; if a number is missing and no preset can choose it; if there are
+            not enough records for the blocks; or if a block would have too many steps.
+        Unsupported: If the number of steps or the batch size is solved for, because the privacy does not depend on
+            them; if the domain is not an l2 ball; or if the penalty is not l2.
         Unreachable: If no noise multiplier meets the target.
     """
     steps = solve_noise(spec)
@@ -210,8 +212,8 @@ ALGORITHM = Algorithm(
     guarantee="The privacy of one Gaussian mechanism for all points of all blocks together, hence for the last one.",
     gradient_complexity=r"\sum_i n_i T_i \approx \tfrac{2 p \ln n}{2^{p+1} - 1} n^{p+1}",
     verdict=(
-        "The printed noise is exactly what zCDP needs; in (epsilon, delta) it is loose by the slack of Proposition "
-        "3. The verdict is computed for each request."
+        "For zCDP, the printed noise is exactly the noise that is needed. For targets in (epsilon, delta) it "
+        "is loose, by the slack of Proposition 3. The verdict is computed for each request."
     ),
     errata=ERRATA,
     calibrate=calibrate,

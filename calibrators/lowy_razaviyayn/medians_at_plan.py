@@ -13,15 +13,15 @@ from calibrators.lowy_razaviyayn.zcdp import paper_rho
 from calibrators.phases.median_of_means import MedianPhase
 from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
 
-#: The units of squared distances between means.
+#: The units of a squared distance between means.
 _SQUARED = Units(loss=2, parameter=-2)
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
+    "the records are independent and identically distributed, and dataset_size is their number",
     "each coordinate has a k-th central moment of at most gamma, and the mean's norm is at most L",
 )
-_TOO_SMALL = "tau >= 2 L, which fails here"
-_TOO_FEW = "m >= ln(2 d / zeta) / 0.4802, which fails here"
+_TOO_SMALL = "tau >= 2 L; this does not hold here"
+_TOO_FEW = "m >= ln(2 d / zeta) / 0.4802; this does not hold here"
 _BIAS = r"\beta = \tfrac{(k-1)^{k-1}}{k^k} \gamma (2/\tau)^{k-1}"
 _DEVIATION = r"\tfrac{\min(\gamma^{1/k}, \tau)}{\sqrt{b p}}"
 _P = r"p = \tfrac12 \left(1 - \sqrt{1 - (\zeta/(2d))^{2/m}}\right)"
@@ -168,7 +168,7 @@ def recommended(groups: int, radius: float | None) -> tuple[Provenance, ...]:
     """Return the step, an m that suffices, and tau if the moments are known."""
     derived = ProvenanceKind.DERIVED
     found = (
-        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 12 (as one step: derived)", derived),
+        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 12 (written as one step: derived)", derived),
         Provenance(
             "num_groups",
             float(groups),

@@ -61,7 +61,7 @@ class PlannedBatches:
     Attributes:
         phase: The steps, which need no step size yet.
         dimension: The dimension d.
-        moments: The moments of the gradients that are clipped.
+        moments: The moments of the gradients, before clipping.
         dataset_size: The number n of records.
         relation: The neighbouring relation, which decides whether batches are cut or drawn.
     """

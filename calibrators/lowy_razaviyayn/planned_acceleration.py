@@ -11,20 +11,20 @@ from calibrators.lowy_razaviyayn.planned_risk import PlannedRisk
 from calibrators.provenance import GRADIENT, STEP, Provenance, ProvenanceKind
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
+    "the records are independent and identically distributed, and dataset_size is their number",
     "the population loss is convex and beta-smooth on the ball, the penalty included",
     "at every point of the ball the clipped gradients have k-th moments of at most r_k^k",
 )
-_OWN_STEPS = "the step size is the recommended one, which fails here"
-_LONG_STEPS = "the step size is at most 1/(4 beta), which fails here"
+_OWN_STEPS = "the step size is the recommended one; this does not hold here"
+_LONG_STEPS = "the step size is at most 1/(4 beta); this does not hold here"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedAcceleration(PlannedRisk):
-    """A plan of this algorithm, with the facts that its theorem needs.
+    """A plan of this algorithm, together with the constants that its theorem needs.
 
     Attributes:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
 
     The caller's own ``step_size`` is 1 / (2 eta).
     """
@@ -108,9 +108,11 @@ class PlannedAcceleration(PlannedRisk):
         if self._is_covered:
             value = self.problem.evaluated_bound(self._inverse_step, *self.batches.errors())
         drawn = (
-            ("B_t and Sigma^2 are those of batches that are drawn, whose sizes vary",) if self.batches.are_drawn else ()
+            ("B_t and Sigma^2 are for batches that records draw at random, so batch sizes vary",)
+            if self.batches.are_drawn
+            else ()
         )
-        long = () if self._is_covered else ("the step size is at most 1/(2 beta), which fails here",)
+        long = () if self._is_covered else ("the step size is at most 1/(2 beta); this does not hold here",)
         return self._risk(
             "excess_risk_bound",
             value,
@@ -160,7 +162,7 @@ class PlannedAcceleration(PlannedRisk):
             r" x = \tfrac{\beta D}{r_k},\; a = \tfrac{\sqrt d}{\varepsilon_p n}",
             f"{PAPER}, Theorem 9",
             ProvenanceKind.ORDER,
-            (*HOLDS, f"order_constant c = {c:g}", "T and C of the preset", *outside),
+            (*HOLDS, f"order_constant c = {c:g}", "T and C are the preset's", *outside),
         )
 
     def _lower_bound(self) -> Provenance:
@@ -170,8 +172,8 @@ class PlannedAcceleration(PlannedRisk):
             r"\tfrac{r_k D}{2} \max\left\{\tfrac{1}{2\sqrt{6n}},\, \tfrac12 q^{(k-1)/k}\right\},\;"
             r" q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
             "Theorem 7",
-            "of the worst problem with these k, r_k and D, whose losses are linear, for every algorithm with the "
-            "zCDP that this plan's noise has when a record is replaced",
+            "of the worst problem with these k, r_k and D, whose losses are linear, for every algorithm that "
+            "is as private as this plan in zCDP when a record is replaced",
         )
 
     def _lower_rate(self) -> Provenance:

@@ -14,11 +14,11 @@ from calibrators.phases.localized_phases import LocalizedPhase
 from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, STEP, Provenance, ProvenanceKind, Units
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
+    "the records are independent and identically distributed, and dataset_size is their number",
     "every record's loss is convex on the ball; it need not be smooth",
     "the largest subgradients of single records have moments as declared",
 )
-OWN_NUMBERS = "C_i and eta are the recommended ones, which fails here"
+OWN_NUMBERS = "C_i and eta are the recommended ones; this does not hold here"
 _DERIVED, _EXACT = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
 
 
@@ -27,7 +27,7 @@ class PlannedLocalization:
     """A plan of localised steps, with the facts that its theorem needs.
 
     Attributes:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
         runs: The runs of Algorithm 4, each with its localization.
         phase: The blocks of all of them.
         noise_multiplier: The noise multiplier z of the aggregate.
@@ -161,7 +161,7 @@ class PlannedLocalization:
         found: list[tuple[float, ...]] = [()] * 5
         for run in self.runs:
             blocks, localization = run.blocks, run.localization
-            assert localization is not None, "a planned localization has its problem"
+            assert localization is not None, "a planned localization always has a problem"
             eta, total = localization.best_step_size(run.start), 2 * blocks.sizes[0]
             numbers = (
                 blocks.step_sizes(eta),
@@ -190,7 +190,7 @@ class PlannedLocalization:
         if self.problem.moments.lipschitz is not None:
             return "no subgradient is longer than L_f: L = L_f, zeta = 0"
         zeta = self.runs[-1].localization
-        assert zeta is not None, "a planned localization has its problem"
+        assert zeta is not None, "a planned localization always has a problem"
         return (
             f"L = r_2k (l/zeta)^(1/(2k)) bounds every block's mean but with probability zeta = "
             f"{zeta.failure_probability:.3g}, which is paid for"
@@ -222,7 +222,7 @@ class PlannedLocalization:
 
     def failed_of_rate(self) -> tuple[str, ...]:
         """Return the conditions of the rate that do not hold, in words."""
-        large = f"epsilon_p <= sqrt(d), that is rho <= d/2, which fails here (rho is {self.rho:.4g})"
+        large = f"epsilon_p <= sqrt(d), that is rho <= d/2; this does not hold here (rho is {self.rho:.4g})"
         return (
             *(() if 2.0 * self.rho <= self.problem.dimension else (large,)),
             *((OWN_NUMBERS,) if self.own_numbers else ()),
@@ -241,9 +241,9 @@ class PlannedLocalization:
             f"{PAPER}, Theorem 7 (constants derived, without the gain of sqrt(d))",
             _DERIVED,
             (
-                "of the worst problem with this r_2k and D, whose losses are linear and whose lower moments may be "
-                "larger than declared, for every algorithm with the zCDP that this plan's noise has when a record is "
-                "replaced",
+                "of the worst problem with this r_2k and D, whose losses are linear and whose lower moments "
+                "may be larger than declared, for every algorithm that is as private as this plan in zCDP when "
+                "a record is replaced",
             ),
             units=LOSS,
         )

@@ -12,19 +12,19 @@ from calibrators.lowy_razaviyayn.strongly_convex import StronglyConvexProblem
 from calibrators.provenance import GRADIENT, STEP, Provenance, ProvenanceKind
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
+    "the records are independent and identically distributed, and dataset_size is their number",
     "the population loss is mu-strongly convex and beta-smooth on the ball, the penalty included",
     "at every point of the ball the clipped gradients have k-th moments of at most r_k^k",
 )
-_OWN_SCHEDULE = "the step sizes are the schedule's, which fails here"
+_OWN_SCHEDULE = "the step sizes are the schedule's; this does not hold here"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPass(PlannedRisk):
-    """A plan of this algorithm, with the facts that its theorem needs.
+    """A plan of this algorithm, together with the constants that its theorem needs.
 
     Attributes:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
         schedule: Step sizes and weights: those of the theorem if ``step_size`` is None.
     """
 
@@ -146,7 +146,7 @@ class PlannedPass(PlannedRisk):
         rate = None
         if conditioned and not self._outside_the_theorem:
             rate = c * self.problem.rate(n, self.batches.paper_epsilon)
-        failed = () if conditioned else ("kappa <= n / ln n, which fails here",)
+        failed = () if conditioned else ("kappa <= n / ln n; this does not hold here",)
         return self._risk(
             "excess_risk_rate",
             rate,
@@ -154,7 +154,7 @@ class PlannedPass(PlannedRisk):
             r"^{(2k-2)/k}\right)",
             f"{PAPER}, Theorem 11",
             ProvenanceKind.ORDER,
-            self._conditions(f"order_constant c = {c:g}", "T and C of the preset", *failed),
+            self._conditions(f"order_constant c = {c:g}", "T and C are the preset's", *failed),
         )
 
     def _lower_bound(self) -> Provenance:
@@ -166,8 +166,8 @@ class PlannedPass(PlannedRisk):
             r"\tfrac{r^2}{\mu}\max\left\{\tfrac{1}{96 n},\, \tfrac{1}{16} q^{(2k-2)/k}\right\},\;"
             r" r = \min(r_k, \mu D),\; q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
             "Theorem 8",
-            "of the worst problem with these k, r_k, mu and at most this D, for every algorithm with the zCDP that "
-            "this plan's noise has when a record is replaced",
+            "of the worst problem with these k, r_k, mu and at most this D, for every algorithm that is as "
+            "private as this plan in zCDP when a record is replaced",
         )
 
     def _lower_rate(self) -> Provenance:
@@ -181,9 +181,11 @@ class PlannedPass(PlannedRisk):
 
     def _bound_conditions(self) -> tuple[str, ...]:
         drawn = (
-            ("B and Sigma^2 are those of batches that are drawn, whose sizes vary",) if self.batches.are_drawn else ()
+            ("B and Sigma^2 are for batches that records draw at random, so batch sizes vary",)
+            if self.batches.are_drawn
+            else ()
         )
-        long = () if self._is_covered else ("every step size is at most 1/(beta + mu/2), which fails here",)
+        long = () if self._is_covered else ("every step size is at most 1/(beta + mu/2); this does not hold here",)
         return (*HOLDS, *drawn, *long)
 
     def _conditions(self, *more: str) -> tuple[str, ...]:

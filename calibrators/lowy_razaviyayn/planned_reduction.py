@@ -136,8 +136,9 @@ class PlannedReduction(PlannedLocalization):
             f"{PAPER}, Theorem 8 (constants derived, without the gain of sqrt(d))",
             ProvenanceKind.DERIVED,
             (
-                "of the worst problem with this r_2k, mu and at most this D, whose lower moments may be larger than "
-                "declared, for every algorithm with the zCDP that this plan's noise has when a record is replaced",
+                "of the worst problem with this r_2k, mu and at most this D, whose lower moments may be larger "
+                "than declared, for every algorithm that is as private as this plan in zCDP when a record is "
+                "replaced",
             ),
             units=LOSS,
         )

@@ -41,7 +41,7 @@ class PlannedRisk(ABC):
         batches: The oracle's calls.
         step_size: The caller's own step size; None if it is the theorem's.
         order_constant: c of the rates.
-        problem: Constants of the objective.
+        problem: The constants of the objective.
     """
 
     batches: PlannedBatches

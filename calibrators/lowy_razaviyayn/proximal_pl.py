@@ -62,7 +62,7 @@ class ProximalPlProblem:
 
     @property
     def condition_number(self) -> float:
-        """The condition number kappa."""
+        """The condition number kappa = beta / mu."""
         return self.smoothness / self.pl_constant
 
     @property

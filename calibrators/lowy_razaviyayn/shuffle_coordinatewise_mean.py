@@ -62,7 +62,7 @@ from calibrators.spec import Calibration, Spec
 _NAME = "shuffle_coordinatewise_mean"
 _SQUARED = Units(loss=2, parameter=-2)
 _DERIVED = f"{PAPER}, Algorithms 13 and 14, Lemma 56 (derived: composition as approximate zCDP)"
-_TOO_SMALL = "tau >= 2 L, which fails here"
+_TOO_SMALL = "tau >= 2 L; this does not hold here"
 
 
 def calibrate(spec: Spec) -> Calibration:
@@ -78,7 +78,7 @@ def calibrate(spec: Spec) -> Calibration:
     check_target(spec)
     check_one_step(spec, _NAME)
     known = read_assumptions(ASSUMPTIONS, spec.assumptions)
-    dimension = spec.need("dimension", "each coordinate is a sum of its own, and all of them share the privacy loss")
+    dimension = spec.need("dimension", "each coordinate is a separate sum, and all coordinates share the privacy loss")
     recommended_groups = groups_needed(dimension, known["failure_probability"])
     groups = read_groups(spec, known, recommended_groups)
     size = spec.dataset_size // groups
@@ -203,7 +203,7 @@ def _hyperparameters(phase: ShuffledMedians, groups: int, preset: float | None) 
     derived = ProvenanceKind.DERIVED
     change = "K is sqrt(d) under replace_one and sqrt(d) ceil(g/2)/g under replace_special"
     found = [
-        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 13 (as one step: derived)", derived),
+        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 13 (written as one step: derived)", derived),
         Provenance(
             "num_groups",
             float(groups),
@@ -221,7 +221,7 @@ def _hyperparameters(phase: ShuffledMedians, groups: int, preset: float | None) 
             r"B = \left\lfloor \tfrac{180 g^2 \ln(2/\hat\delta)}{\hat\varepsilon^2 b} \right\rfloor + 1",
             _DERIVED,
             derived,
-            ("fair coins for each record and coordinate",),
+            ("the number of fair coins for each record and coordinate",),
         ),
         Provenance(
             "coordinate_epsilon",
@@ -278,10 +278,13 @@ ALGORITHM = Algorithm(
         "them are composed as approximate zCDP here.",
         "The first term of Proposition 53's variance lacks a factor d: it is summed over d coordinates.",
         "The paper's text names Algorithm 8 where Algorithm 13 is meant.",
-        "The listing needs m to divide n. Here groups have floor(n/m) records, and up to m - 1 records are in none.",
+        (
+            "The listing needs m to divide n. Here a group has floor(n/m) records, and up to m - 1 records are in "
+            "no group."
+        ),
         "Noise bits are fair coins, the limit of Lemma 56's p below 1/2; at least 6 levels are used, since the lemma "
         "is false for one level at large epsilon.",
-        "The paper does not say which median an even m has; here it is the lower one.",
+        "The paper does not say which median is meant for an even m. Here it is the lower median.",
     ),
     calibrate=calibrate,
     scope=of_the_mean(Measure.MEAN_ERROR),

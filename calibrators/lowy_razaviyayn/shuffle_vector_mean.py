@@ -85,7 +85,7 @@ def calibrate(spec: Spec) -> Calibration:
     """
     check_target(spec)
     check_one_step(spec, _NAME)
-    dimension = spec.need("dimension", "each coordinate is a sum of its own, and all of them share the privacy loss")
+    dimension = spec.need("dimension", "each coordinate is a separate sum, and all coordinates share the privacy loss")
     known = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[])
     n = spec.dataset_size
     levels = _levels(n, dimension)
@@ -170,7 +170,7 @@ class _PlannedMean:
                 r"V = \tfrac{4 d C^2}{n^2 g^2} \left(\tfrac n4 + \tfrac{n b}{4}\right)",
                 f"{PAPER}, Lemma 56 (its variance, derived)",
                 derived,
-                ("of rounding and coins together, at most, whatever the records",),
+                ("an upper bound on the variance of rounding and coins together, for all records",),
                 units=_SQUARED,
             ),
             Provenance(
@@ -208,7 +208,7 @@ def _hyperparameters(phase: ShuffledCounts, solved: Solved, preset: float | None
     derived, counts = ProvenanceKind.DERIVED, solved.counts
     change = "K's first term is 1 under replace_one and 1/2 under replace_special"
     found = [
-        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 11 (as one step: derived)", derived),
+        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 11 (written as one step: derived)", derived),
         Provenance("noise_multiplier", counts.noise_multiplier, r"z = \sqrt{n b}/g", _DERIVED, derived, (change,)),
         Provenance("levels", float(phase.levels), r"g = \lceil \max(6, \sqrt n, 2 \sqrt d) \rceil", _DERIVED, derived),
         Provenance(
@@ -217,7 +217,7 @@ def _hyperparameters(phase: ShuffledCounts, solved: Solved, preset: float | None
             r"b = \left\lfloor \tfrac{180 g^2 \ln(2/\hat\delta)}{\hat\varepsilon^2 n} \right\rfloor + 1",
             _DERIVED,
             derived,
-            ("fair coins for each record and coordinate",),
+            ("the number of fair coins for each record and coordinate",),
         ),
         Provenance(
             "coordinate_epsilon",

@@ -60,7 +60,7 @@ class StronglyConvexProblem:
         strong_convexity: The strong convexity mu of F, including a penalty; at most beta.
         diameter: The diameter D, of the domain.
         dimension: The dimension d.
-        moments: The moments of the gradients that are clipped.
+        moments: The moments of the gradients, before clipping.
         penalty_strength: The penalty strength lambda, the share of mu that is added without being clipped.
     """
 
@@ -73,7 +73,7 @@ class StronglyConvexProblem:
 
     @property
     def condition_number(self) -> float:
-        """The condition number kappa."""
+        """The condition number kappa = beta / mu."""
         return self.smoothness / self.strong_convexity
 
     @property

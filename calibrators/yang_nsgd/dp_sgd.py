@@ -30,7 +30,7 @@ def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheor
     Up to the gradient norm G_c = (c - tau_0) / (1 + tau_1) no record is clipped.
 
     Args:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
         max_grad_norm: The clip threshold c >= 2 t_0, in gradient units.
 
     Raises:

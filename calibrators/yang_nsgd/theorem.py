@@ -30,7 +30,7 @@ class GradientNormTheorem:
     $E_T = \tfrac{2}{\kappa} (D_0/(\eta T) + \eta K_0 V/2)$, and the bound is $\sqrt{\theta E_T} + E_T$ plus the floor.
 
     Attributes:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
         contribution: The contribution b, in the unit of contributions.
         theta: The point where the two regimes meet, in gradient units.
         kappa: The share of the gradient that survives beyond theta, in the unit of contributions.

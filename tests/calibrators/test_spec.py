@@ -277,7 +277,7 @@ def test_the_largest_size_is_of_truncated_batches_which_need_it_and_is_not_solve
     open_size = replace(
         truncated, max_batch_size=120, batch_size=None, unknown=Unknown.BATCH_SIZE, noise_multiplier=1.0
     )
-    with pytest.raises(Unsupported, match="not proved") as refused:
+    with pytest.raises(Unsupported, match="there is no proof") as refused:
         solve_gaussian_steps(open_size)
     assert refused.value.pointer == ("solve_for",)
 

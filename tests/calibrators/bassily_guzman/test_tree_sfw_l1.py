@@ -468,7 +468,7 @@ def test_the_printed_noise_is_unsound_and_the_reason_is_computed() -> None:
     unspecified = calibrated(target=ApproximateDpTarget(1.0, 1e-6)).as_published
     assert unspecified is not None
     assert (unspecified.verdict, unspecified.noise_multiplier) == (Verdict.UNSOUND, None)
-    assert "constants are unspecified" in unspecified.why
+    assert "known only up to a constant" in unspecified.why
     assert calibrated().as_published is None
 
 

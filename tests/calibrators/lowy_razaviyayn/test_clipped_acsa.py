@@ -243,7 +243,7 @@ def test_a_bound_above_the_trivial_one_is_called_vacuous():
         ({"domain": L1Ball(1.0)}, Unsupported, ("domain", "kind"), "l2_ball"),
         ({"domain": L2Ball(1.5)}, InvalidValue, ("assumptions", "diameter"), "at least twice"),
         ({"penalty": L1Penalty(1.0)}, Unsupported, ("penalty", "kind"), "l2"),
-        ({"penalty": L2Penalty(1.5)}, InvalidValue, ("assumptions", "smoothness"), "at least its strength"),
+        ({"penalty": L2Penalty(1.5)}, InvalidValue, ("assumptions", "smoothness"), "the strength of the penalty"),
     ],
 )  # fmt: skip
 def test_what_the_theorem_does_not_take_is_refused(changes, error, pointer, words):
