@@ -137,9 +137,8 @@ class ConvexSmoothProblem:
         return start + 4.0 * (last + 2.0) * error / (3.0 * inverse_step) + oracle.bias * width
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int:
-        """Return T = max(1, ceil(min{x^(2k/(5k-1)) (epsilon_p n / sqrt(d))^((2k-2)/(5k-1)), sqrt(x) n^(1/4)})).
-
-        x = beta D / r_k.
+        """Return T = max(1, ceil(min{x^(2k/(5k-1)) (epsilon_p n / sqrt(d))^((2k-2)/(5k-1)), sqrt(x) n^(1/4)})). Here x
+        = beta D / r_k.
 
         >>> ConvexSmoothProblem(2.0, 1.0, 50, Moments(4.0, 2.0)).recommended_iterations(100_000, 0.2**0.5)
         16

@@ -1,4 +1,6 @@
-"""Theorem 9 for a plan: the recommended numbers and the bounds on the excess risk, each with its source."""
+"""This module applies Theorem 9 to a plan. It states the recommended numbers and the bounds on the excess risk, each
+with its source.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from calibrators.provenance import GRADIENT, STEP, Provenance, ProvenanceKind
 
 HOLDS = (
     "the records are independent and identically distributed, and dataset_size is their number",
-    "the population loss is convex and beta-smooth on the ball, the penalty included",
+    "the population loss, including the penalty, is convex and beta-smooth on the ball",
     "at every point of the ball the clipped gradients have k-th moments of at most r_k^k",
 )
 _OWN_STEPS = "the step size is the recommended one; this does not hold here"
@@ -26,14 +28,14 @@ class PlannedAcceleration(PlannedRisk):
     Attributes:
         problem: The constants of the objective.
 
-    The caller's own ``step_size`` is 1 / (2 eta).
+    A ``step_size`` that the caller gives is 1 / (2 eta).
     """
 
     problem: ConvexSmoothProblem
 
     @property
     def recommended_step_size(self) -> float:
-        """1 / (2 eta) with the eta that minimises the closed form at the plan's T, C and noise."""
+        """The step size 1 / (2 eta), with the eta that minimises the closed form at the plan's T, C and noise."""
         return 0.5 / self.problem.inverse_step(self._iterations, self.batches.oracle)
 
     @property
@@ -53,7 +55,7 @@ class PlannedAcceleration(PlannedRisk):
         return self.problem.covers_closed_form(self._used_step_size) and not self.batches.are_drawn
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """Return T, s, C and the step sizes that the theorem would take with this plan's noise."""
+        """Return the T, s, C and step sizes that the theorem chooses for this plan's noise."""
         p, n, epsilon_p = self.problem, self.batches.dataset_size, self.batches.paper_epsilon
         printed = 0.5 / p.printed_inverse_step(self._iterations, self.batches.oracle)
         exact, theorem = ProvenanceKind.EXACT, f"{PAPER}, Theorem 9"
@@ -172,8 +174,8 @@ class PlannedAcceleration(PlannedRisk):
             r"\tfrac{r_k D}{2} \max\left\{\tfrac{1}{2\sqrt{6n}},\, \tfrac12 q^{(k-1)/k}\right\},\;"
             r" q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
             "Theorem 7",
-            "of the worst problem with these k, r_k and D, whose losses are linear, for every algorithm that "
-            "is as private as this plan in zCDP when a record is replaced",
+            "a lower bound on the worst problem with these k, r_k and D (its losses are linear), for every "
+            "algorithm that is as private as this plan in zCDP when a record is replaced",
         )
 
     def _lower_rate(self) -> Provenance:
@@ -183,7 +185,7 @@ class PlannedAcceleration(PlannedRisk):
             r"c\, r_k D \left(n^{-1/2} + \min\left\{1, \tfrac{\sqrt d}{\sqrt\rho n}\right\}^{(k-1)/k}\right),\;"
             r" \rho = 2/z^2",
             "Theorem 7",
-            "of the worst problem with these k, r_k and D",
+            "the lower rate for the worst problem with these k, r_k and D",
         )
 
     @property
