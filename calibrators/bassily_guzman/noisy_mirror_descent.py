@@ -92,7 +92,7 @@ def calibrate(spec: Spec) -> Calibration:
             f"full_batch takes every record in every step: batch_size must be {spec.dataset_size}",
             pointer=("batch_size",),
         )
-    iterations = spec.need("iterations", "the number of steps")
+    iterations = spec.need("iterations", "this is the number of steps")
     steps = solve_steps(spec, Releases(spec.relation, each=True), iterations=iterations, batch_size=spec.dataset_size)
     scale = noise_scale(setting.regularity, setting.problem.lipschitz, spec.dataset_size, steps.noise_multiplier)
     step_size = best_step_size(setting, scale, iterations) if spec.step_size is None else spec.step_size

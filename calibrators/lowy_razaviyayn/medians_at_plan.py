@@ -127,8 +127,8 @@ class PlannedMedians:
             f"{PAPER}, Theorem 8 (its mean estimation, under Assumption 3)",
             ProvenanceKind.ORDER,
             (
-                "of the squared error, for the worst law of records with these k and gamma and every algorithm with "
-                "the zCDP that this plan's noise has when a record is replaced",
+                "a lower bound on the squared error for the worst distribution of records with these k and "
+                "gamma, for every algorithm that is as private as this plan in zCDP when a record is replaced",
                 f"order_constant c = {c:g}",
                 *outside,
             ),

@@ -169,7 +169,7 @@ class Accelerated:
         return start + noise * (after + 1.0) * (2.0 * after + 1.0) / (6.0 * after)
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int:
-        """Return the T >= 1 with the least bound, if T steps need sqrt(T) times the noise of one.
+        """Return the T >= 1 with the smallest bound, if T steps need sqrt(T) times the noise of one step.
 
         The bound is then convex in T: with S = T + 1 its second term is a multiple of 2 S^2 + S - 2 - 1/S.
         """

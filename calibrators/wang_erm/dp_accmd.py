@@ -48,8 +48,8 @@ _ROUNDING = 1.0 + 1e-12
 def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and bound from the safe form's recursion.
 
-    The number of steps may be left out if the noise is solved for and the theorem's constants are given. It is then the
-    number with the least bound at the target.
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given. The number
+    with the smallest bound at the target is then chosen.
 
     Raises:
         InvalidValue: If a number is outside its range or missing, or if radius or norm_order contradict the domain.
@@ -149,8 +149,10 @@ def _theorem(spec: Spec, given: Given, domain: Domain) -> tuple[Accelerated | No
         return Accelerated(geometry, smoothness), []
     if spec.step_size * smoothness > _ROUNDING:
         return None, [
-            f"The bound needs a step_size of at most 1/smoothness = {1.0 / smoothness:g}; at {spec.step_size:g} it is "
-            "left out. The privacy does not depend on it."
+            (
+                f"The bound needs a step_size of at most 1/smoothness = {1.0 / smoothness:g}; at {spec.step_size:g} "
+                "it is left out. The privacy guarantee holds without the bound."
+            )
         ]
     return Accelerated(geometry, 1.0 / spec.step_size), []  # a smaller step is that of a larger L
 
@@ -232,7 +234,7 @@ def _utility(spec: Spec, given: Given, theorem: Accelerated, phase: Phase, lipsc
                 r"c\, G R \min(1, \sqrt{p} / (n \varepsilon))",
                 f"{PAPER}, Table 2",
                 ProvenanceKind.ORDER,
-                (_HIDDEN, "the worst convex loss; the table has G = R = 1", "delta = o(1/n)"),
+                (_HIDDEN, "the rate for the worst convex loss; the table has G = R = 1", "delta = o(1/n)"),
                 units=LOSS,
             )
         )

@@ -35,7 +35,7 @@ from calibrators.wang_erm.full_gradient import (
 from calibrators.wang_erm.paper_noise import paper_noise
 
 HOLDS = (
-    "every record's gradient is no longer than max_grad_norm wherever the iterates go, so that none is clipped",
+    "every record's gradient is at most max_grad_norm long at every iterate, so that no gradient is clipped",
     "F is L-smooth on all of R^p",
     "F(x_0) - inf F <= D_0",
 )
@@ -48,8 +48,8 @@ _HIDDEN = "order_constant stands for the constant that the paper leaves open"
 def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and bound from Theorem 6.2 (with a PL constant) or 6.3.
 
-    The number of steps may be left out if the noise is solved for and the theorem's constants are given. It is then the
-    number with the least bound at the target.
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given. The number
+    with the smallest bound at the target is then chosen.
 
     Raises:
         InvalidValue: If a number is outside its range or missing, or mu is above L.
@@ -125,13 +125,17 @@ def _theorem(spec: Spec, given: Given) -> tuple[FullGradientTheorem | None, list
         PolyakLojasiewicz(usual, mu)  # mu above L is refused, whatever else holds
     if _is_constrained(spec):
         return None, [
-            "The theorems are about all of R^p and the bare loss: with a domain or a penalty they give no step size "
-            "and no bound. The privacy does not depend on them."
+            (
+                "The theorems are about all of R^p and the bare loss: with a domain or a penalty they give no step "
+                "size and no bound. The privacy guarantee holds without them."
+            )
         ]
     if spec.step_size is not None and spec.step_size > usual.eta * (1.0 + 1e-12):
         return None, [
-            f"The theorems need a step_size of at most 1/smoothness = {usual.eta:g}; at {spec.step_size:g} the bound "
-            "is left out. The privacy does not depend on it."
+            (
+                f"The theorems need a step_size of at most 1/smoothness = {usual.eta:g}; at {spec.step_size:g} the "
+                "bound is left out. The privacy guarantee holds without the bound."
+            )
         ]
     problem = replace(usual, step_size=spec.step_size)
     return (NonConvex(problem) if mu is None else PolyakLojasiewicz(problem, mu)), []
@@ -191,7 +195,7 @@ def _rates(spec: Spec, theorem: FullGradientTheorem, lipschitz: float, order_con
             r"c\, \tfrac{G^2}{\mu} \min(1, p / (n^2 \varepsilon^2))",
             f"{PAPER}, Table 1",
             ProvenanceKind.ORDER,
-            (_HIDDEN, "the worst strongly convex loss; the table has G = L = 1", "delta = o(1/n)"),
+            (_HIDDEN, "the rate for the worst strongly convex loss; the table has G = L = 1", "delta = o(1/n)"),
             units=LOSS,
         ),
     ]

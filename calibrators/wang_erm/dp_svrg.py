@@ -133,7 +133,7 @@ def _theorem(spec: Spec, given: Given) -> tuple[StronglyConvexEpochs | None, lis
     except InvalidValue as error:
         if given.get("inner_iterations") is None:
             raise
-        return None, [f"The bound is left out: {error.detail}. The privacy does not depend on it."]
+        return None, [f"The bound is left out: {error.detail}. The privacy guarantee holds without the bound."]
 
 
 def _schedule(theorem: StronglyConvexEpochs | None, inner: int, given: Given) -> tuple[Provenance, ...]:
@@ -169,7 +169,7 @@ def _schedule(theorem: StronglyConvexEpochs | None, inner: int, given: Given) ->
 
 
 def _evaluations(spec: Spec, solved: Solved) -> Provenance:
-    """Count the gradients of all epochs. Those at the snapshot are kept, and taken once."""
+    """Return the number of gradients in all epochs. Gradients at the snapshot are computed once and kept."""
     epochs, batch = len(solved.inner_iterations), solved.steps.batch_size
     value = float(epochs * spec.dataset_size + batch * solved.count)
     return Provenance("gradient_evaluations", value, "T (n + b m)", f"{PAPER}, Algorithm 1", ProvenanceKind.EXACT)
@@ -218,7 +218,7 @@ def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
             r"c\, \tfrac{G^2}{\mu} \min(1, p / (n^2 \varepsilon^2))",
             f"{PAPER}, Table 1",
             ProvenanceKind.ORDER,
-            (HIDDEN, "the worst strongly convex loss; the table has G = L = 1", "delta = o(1/n)"),
+            (HIDDEN, "the rate for the worst strongly convex loss; the table has G = L = 1", "delta = o(1/n)"),
             units=LOSS,
         ),
     ]

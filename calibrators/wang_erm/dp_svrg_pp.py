@@ -87,8 +87,8 @@ def calibrate(spec: Spec) -> Calibration:
     step_size = own if spec.step_size is None else spec.step_size
     if own is not None and step_size is not None and not math.isclose(step_size, own, rel_tol=1e-9):
         warnings.append(
-            f"The theorem is about the step size 1/(13 smoothness) = {own:g} alone: the bound is left out. The privacy "
-            "does not depend on it."
+            f"The theorem is about the step size 1/(13 smoothness) = {own:g} alone: the bound is left out. The "
+            "privacy guarantee holds without the bound."
         )
     elif theorem is not None:
         utility += _bound(spec, theorem, solved, first)
@@ -142,7 +142,7 @@ def _schedule(given: Given, step_size: float | None, solved: Solved) -> tuple[Pr
 
 
 def _evaluations(spec: Spec, solved: Solved) -> Provenance:
-    """Count the gradients of all epochs. Those at the snapshot are kept, and taken once."""
+    """Return the number of gradients in all epochs. Gradients at the snapshot are computed once and kept."""
     value = float(len(solved.inner_iterations) * spec.dataset_size + solved.steps.batch_size * solved.count)
     formula = r"T n + b M,\; M = m (2^{T+1} - 2)"
     return Provenance("gradient_evaluations", value, formula, f"{PAPER}, Algorithm 2", ProvenanceKind.EXACT)
@@ -191,7 +191,7 @@ def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
             r"c\, G \|x_0 - x_*\| \min(1, \sqrt{p} / (n \varepsilon))",
             f"{PAPER}, Table 2",
             ProvenanceKind.ORDER,
-            (HIDDEN, "the worst convex loss; the table has G = L = 1", "delta = o(1/n)", put_back),
+            (HIDDEN, "the rate for the worst convex loss; the table has G = L = 1", "delta = o(1/n)", put_back),
             units=LOSS,
         ),
     ]

@@ -144,7 +144,7 @@ class PolyakLojasiewicz:
         return kept * self.problem.initial_gap + floor * (1.0 - kept)
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int:
-        """Return the T >= 1 with the least bound, if T steps need sqrt(T) times the noise of one.
+        """Return the T >= 1 with the smallest bound, if T steps need sqrt(T) times the noise of one step.
 
         With a = -ln q the derivative of q^T D_0 + c T (1 - q^T) has the sign of u + e^u - 1 - a D_0 / c, u = a T, which
         increases in T. So there is one minimum, which is found by bisection of u.

@@ -59,7 +59,7 @@ HIDDEN = "order_constant stands for the constant that the paper leaves open"
 OF_THE_PRINTED = "of the printed noise, which is not private: for comparison"
 #: The assumptions of all bounds besides convexity.
 HOLDS = (
-    "every record's gradient is no longer than max_grad_norm wherever the iterates go, so that none is clipped",
+    "every record's gradient is at most max_grad_norm long at every iterate, so that no gradient is clipped",
     "every record's loss is convex and L-smooth wherever the iterates go",
     "F^r(x_0) - min F^r <= D_0",
 )

@@ -147,7 +147,7 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="(epsilon, delta)-differential privacy of all iterates together, hence of the released average.",
+    guarantee="All iterates together are (epsilon, delta)-differentially private, and so is the released average.",
     gradient_complexity=r"T b; \text{ the paper's } T \text{ is } n^{(2-\alpha)/(1+\alpha)} \text{ or } n",
     verdict=(
         "Theorem 11 is sound where its conditions (32) and (33) hold for some beta, with 1.2 to 8.5 times the noise "

@@ -14,7 +14,7 @@ from calibrators.yang_nsgd.nonconvex import PAPER, RELATIONS, SAMPLINGS, VERDICT
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, and the step size is the caller's.
+    """Calibrate the spec: the engine computes the noise, and the step size is the caller's.
 
     Raises:
         As `calibrate_adam` does.

@@ -114,13 +114,14 @@ def calibrate_with_theorem(
     step_size = spec.step_size
     if spec.domain is not None or spec.penalty is not None:
         warnings.append(
-            "The theorem is about all of R^d and the bare loss: with a domain or a penalty it gives no step size and "
-            "no bound. The privacy does not depend on it."
+            "The theorem is about all of R^d and the bare loss: with a domain or a penalty it gives no step "
+            "size and no bound. The privacy guarantee holds without the bound."
         )
     elif not isinstance(event.sampling, DRAWN_ANEW):
         warnings.append(
-            "The theorem is about batches that are drawn anew at every step and kept whole: where records take turns, "
-            "or batches are cut, it gives no step size and no bound. The privacy does not depend on it."
+            "The theorem is about batches that are drawn anew at every step and kept whole: where records take "
+            "turns, or batches are cut, it gives no step size and no bound. The privacy guarantee holds "
+            "without the bound."
         )
     elif problem is not None and theorem is not None:
         recommended = theorem.step_size(s, iterations)
