@@ -33,7 +33,7 @@ from calibrators.spec import OpenEpsilon, Spec
 
 
 def expected_regret(scale: float, num_vertices: int) -> float:
-    """Return the bound $\lambda \ln K$ on how far the selected score is above the smallest score in expectation, with
+    r"""Return the bound $\lambda \ln K$ on how far the selected score is above the smallest score in expectation, with
     Gumbel noise.
 
     >>> expected_regret(0.5, 1)
