@@ -206,8 +206,8 @@ def test_a_theorem_that_does_not_apply_has_no_choice_and_the_answer_says_why():
         assert step.theorem is None
         return step.theorem_reason
 
-    assert "needs max_grad_norm >=" in reason(gradient_bound=Clip(1.0))
-    assert "all of R^d and the bare loss" in reason(penalty=L2Penalty(0.1))
+    assert "max_grad_norm must be at least" in reason(gradient_bound=Clip(1.0))
+    assert "the loss alone on all of R^d" in reason(penalty=L2Penalty(0.1))
 
 
 def test_an_algorithm_without_a_theorem_says_so_beside_each_choice():
@@ -318,7 +318,7 @@ def test_constants_of_a_theorem_ask_for_the_theorem():
 def test_a_clip_below_the_theorem_needs_no_theorem():
     """Who gave none is asked for none; who asks for the theorem is told what it needs."""
     assert chosen("dp_sgd", facts=FACTS, gradient_bound=Clip(1.0)).plan.is_executable
-    with pytest.raises(InvalidValue, match=r"needs max_grad_norm >= .* = 8, got 1"):
+    with pytest.raises(InvalidValue, match=r"max_grad_norm must be at least .* = 8 for the theorem, got 1"):
         chosen("dp_sgd", Preset.THEOREM, FACTS, gradient_bound=Clip(1.0))
 
 
