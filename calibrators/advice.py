@@ -74,11 +74,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason why an algorithm does not apply, or has no number.
+    """A reason why an algorithm does not apply, or why there is no bound for it.
 
     Attributes:
-        detail: The reason, in a sentence.
-        pointer: The place in the facts; empty for the problem itself.
+        detail: The reason, in a sentence. pointer: The member of the request that is the reason; empty if it is the
+            problem itself.
     """
 
     detail: str

@@ -1,4 +1,6 @@
-"""The record of an algorithm, ``ALGORITHM`` in its file, and the constants that its theorem needs."""
+"""This module defines the record of an algorithm, which is ``ALGORITHM`` in the algorithm's file, and the constants
+that a theorem needs.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ class Example:
     bounded: bool = True
 
     def specs(self) -> dict[str, Spec]:
-        """Return the spec and its variants, by their names."""
+        """Return the spec and its variants by name."""
         return {"": self.spec} | {word: replace(self.spec, **changes) for word, changes in self.variants.items()}
 
 

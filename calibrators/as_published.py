@@ -16,7 +16,7 @@ _SLACK = 1.01
 
 
 class Verdict(StrEnum):
-    """The verdict on the noise that a paper prints, for one spec."""
+    """A verdict on the noise that a paper prints, for one spec."""
 
     SOUND = "sound"
     """The noise meets the target and is close to the least that does."""

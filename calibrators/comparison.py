@@ -24,11 +24,12 @@ class Setting:
         dataset_size: The number n of records.
         dimension: The dimension d.
         epsilon, delta: The parameters of approximate differential privacy, delta in (0, 1).
-        holder_exponent: alpha of Hoelder smooth losses.
-        condition_number: kappa of strongly convex or Polyak-Lojasiewicz objectives; the strong convexity is 1 / kappa.
-        moment_order: k of heavy-tailed gradients.
-        norm_order: p of l_p geometries, in (1, 2].
-        gaussian_width: The Gaussian width of a constraint set; None is that of the l2 ball, sqrt(d).
+        holder_exponent: The Hoelder exponent alpha of the losses.
+        condition_number: The condition number kappa of strongly convex or Polyak-Lojasiewicz objectives; the strong
+            convexity is 1 / kappa.
+        moment_order: The order k of the bounded moment of heavy-tailed gradients.
+        norm_order: The order p of l_p geometries, in (1, 2].
+        gaussian_width: The Gaussian width of a constraint set; None takes the width of the l2 ball, sqrt(d).
 
     Raises:
         InvalidValue: If a number is outside its range.

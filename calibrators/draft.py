@@ -120,7 +120,7 @@ class Draft:
         return found
 
     def _explained(self, calibration: Calibration) -> Calibration:
-        """Return the calibration with its choices, and with the theorem's choices beside them."""
+        """Return the calibration with its choices, and with what the theorem would have chosen."""
         choices = with_theorem(self._partial.algorithm, self._partial.choices, self._of_theorem())
         said = note(self._partial.algorithm, self._asked, calibration, choices)
         return replace(calibration, choices=choices, theorem_note=said)

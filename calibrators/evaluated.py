@@ -34,8 +34,8 @@ class EvaluatedRun:
     """A run whose model is evaluated on held-out rows.
 
     Attributes:
-        algorithm, spec, preset, facts: As in `calibrators.draft.Draft`. The target is that of training and
-            evaluation together.
+        algorithm, spec, preset, facts: As in `calibrators.draft.Draft`. The target is for training and evaluation
+            together.
         noise_multiplier: The noise multiplier of the evaluation; None takes a share of the target.
     """
 
@@ -105,8 +105,8 @@ class EvaluatedRun:
         if self.noise_multiplier is not None:
             return found.choices
         reason = (
-            f"The evaluation takes {SHARE:.0%} of the target in squares of mu. The training is calibrated for the "
-            "rest, with about a twentieth more noise than it would have alone."
+            f"The evaluation takes {SHARE:.0%} of the target, measured in squares of mu. The training is "
+            "calibrated for the rest. It has about a twentieth more noise than without the evaluation."
         )
         value = evaluation.noise_multiplier
         return (*found.choices, Choice("evaluation.noise_multiplier", value, reason, "docs/concepts/held_out_rows.md"))

@@ -12,7 +12,8 @@ from calibrators.spec import Calibration, Spec
 from calibrators.theorem_choices import ITS_OWN
 from calibrators.work import FEWEST_STEPS, PATIENCE, UNCAPPED, WORK, minutes_of, work_of
 
-#: The share of the allowed work at which the search aims, because some algorithms take larger batches with fewer steps.
+#: The search aims at this share of the allowed work. Some algorithms take larger batches if they have fewer steps, so
+#: the work falls more slowly than the number of steps.
 _AIM = 0.9
 
 

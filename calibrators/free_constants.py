@@ -1,4 +1,6 @@
-"""Constants of theorems that the user may choose, because they are not facts about the records."""
+"""This module lists constants of theorems that the user may choose freely, because they are not facts about the
+records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Domains, in which parameters lie, and penalties, which are added to the loss without looking at data.
+"""This module defines domains, which contain the parameters, and penalties, which are added to the loss without looking
+at data.
 
 Both are public, so applying them to a result that is already noisy costs no privacy. All domains are centred at 0.
 """
@@ -19,7 +20,7 @@ Coordinate = Annotated[float, Real(-1e12)]
 
 @dataclass(frozen=True, slots=True)
 class L2Ball(Described):
-    """Parameters of l2 norm at most ``radius``."""
+    """The parameters of l2 norm at most ``radius``."""
 
     kind: ClassVar[str] = "l2_ball"
     radius: Length
@@ -27,7 +28,7 @@ class L2Ball(Described):
 
 @dataclass(frozen=True, slots=True)
 class L1Ball(Described):
-    """Parameters of l1 norm at most ``radius``."""
+    """The parameters of l1 norm at most ``radius``."""
 
     # The ball is the convex hull of the vertices +radius e_j and -radius e_j, for all coordinates j.
     kind: ClassVar[str] = "l1_ball"
@@ -36,7 +37,7 @@ class L1Ball(Described):
 
 @dataclass(frozen=True, slots=True)
 class LpBall(Described):
-    """Parameters of l_p norm at most ``radius``, p = ``norm_order``."""
+    """The parameters of l_p norm at most ``radius``, p = ``norm_order``."""
 
     kind: ClassVar[str] = "lp_ball"
     norm_order: Annotated[float, Real(1.0, 1e3, open_lower=True)]
@@ -45,7 +46,7 @@ class LpBall(Described):
 
 @dataclass(frozen=True, slots=True)
 class Simplex(Described):
-    """Nonnegative parameters that sum to ``scale``."""
+    """The nonnegative parameters that sum to ``scale``."""
 
     kind: ClassVar[str] = "simplex"
     scale: Length
@@ -53,7 +54,7 @@ class Simplex(Described):
 
 @dataclass(frozen=True, slots=True)
 class Box(Described):
-    """Each parameter in [``lower``, ``upper``]."""
+    """All parameters are in [``lower``, ``upper``]."""
 
     kind: ClassVar[str] = "box"
     lower: Coordinate
@@ -106,7 +107,7 @@ def penalty_from_json(value: Mapping[str, object]) -> Penalty:
 
 
 def largest_norm(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
-    """Return the l_p norm, p = ``norm_order``, of the domain's longest point.
+    """Return the l_p norm of the domain's longest point, with p = ``norm_order``.
 
     >>> largest_norm(L1Ball(2.0), dimension=9), largest_norm(Box(-1.0, 0.5), dimension=9)
     (2.0, 3.0)

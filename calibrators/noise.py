@@ -174,7 +174,7 @@ class _Question:
     def events(
         self, *, noise_multiplier: float | None = None, iterations: int | None = None, batch_size: int | None = None
     ) -> tuple[Event]:
-        """Return the steps with the unknown filled in."""
+        """Return the event of the steps, with a value for the unknown quantity."""
         noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         steps = self.iterations if iterations is None else iterations
         size = self.batch_size if batch_size is None else batch_size
@@ -258,7 +258,7 @@ def _in_a_fixed_order(steps: int, steps_per_epoch: int) -> tuple[str, ...]:
 
 
 def gaussian_event(spec: Spec) -> GaussianSteps:
-    """Return the usual event of a spec's steps."""
+    """Return the function that makes the event of a spec's Gaussian steps."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
     return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation, spec.max_batch_size, spec.slots)
 
@@ -335,8 +335,8 @@ def check_one_pass(size: int, steps: int, records: int) -> None:
     """
     if size * steps > records:
         raise InvalidValue(
-            f"{steps} disjoint batches of {size} need {size * steps} records, and dataset_size is {records}: "
-            f"iterations must be at most {records // size}",
+            f"iterations must be at most {records // size}: {steps} disjoint batches of {size} need "
+            f"{size * steps} records, but dataset_size is {records}",
             pointer=("iterations",),
         )
 

@@ -61,7 +61,7 @@ class Clip(Described):
 
     @property
     def contribution_bound(self) -> float:
-        """Largest l2 norm of one record's contribution to the sum, in gradient units."""
+        """The largest l2 norm of one record's contribution to the sum, in gradient units."""
         return self.max_grad_norm
 
 
@@ -75,11 +75,11 @@ class Normalize(Described):
     """
 
     kind: ClassVar[str] = "normalize"
-    regularizer: Annotated[float, Real(0.0, 1e12, "In gradient units. It never scales the noise.")]
+    regularizer: Annotated[float, Real(0.0, 1e12, "The number r, in gradient units. It never scales the noise.")]
 
     @property
     def contribution_bound(self) -> float:
-        """Largest l2 norm of one record's contribution to the sum; a pure number."""
+        """The largest l2 norm of one record's contribution to the sum; a pure number."""
         return 1.0
 
 
@@ -134,12 +134,12 @@ class BoundedSteps(ABC):
 
     @property
     def steps(self) -> int:
-        """Number of steps that a trainer carries out."""
+        """The number of steps that a trainer carries out."""
         return self.event.count
 
     @property
     def batch_size(self) -> int:
-        """Nominal number of records that a step reads."""
+        """The nominal number of records that a step reads."""
         return self.divisor
 
     @property
@@ -324,7 +324,7 @@ class Plan:
 
     @property
     def iterations(self) -> int:
-        """Number of steps that a trainer carries out."""
+        """The number of steps that a trainer carries out."""
         return sum(phase.steps for phase in self.phases)
 
     def cost_of_prefix(self, steps: int) -> tuple[Event, ...]:

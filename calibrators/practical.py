@@ -127,7 +127,7 @@ def _choose_batches(partial: PartialSpec) -> None:
 
 
 def choose_batch_size(partial: PartialSpec) -> None:
-    """Choose the batch size by the work that is done by default."""
+    """Choose the batch size from the amount of work that is done by default."""
     records, steps = partial.spec.dataset_size, partial.spec.iterations or FEWEST_STEPS
     if FullBatch in partial.algorithm.samplings and partial.spec.sampling != DisjointBatches.kind:
         affordable = WORK / (steps * (partial.spec.dimension or 1))

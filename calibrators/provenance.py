@@ -62,7 +62,7 @@ _NOT_FINITE = "the formula has no finite value for the given constants"
 
 
 class ProvenanceKind(StrEnum):
-    """How well a number is known."""
+    """The kind of evidence for a number."""
 
     EXACT = "exact"
     """Stated by the paper, or verified to equal the paper's number."""

@@ -40,7 +40,9 @@ def _records() -> Iterator[Algorithm]:
 
 
 def _by_name(records: list[Algorithm]) -> dict[str, Algorithm]:
-    """Return the records in the order of lists: the best-known algorithm, then the others by name."""
+    """Return the records in the order in which lists show them: the best-known algorithm first, then the others by
+    name.
+    """
     names = [record.name for record in records]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

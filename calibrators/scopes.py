@@ -21,11 +21,11 @@ class Shape(StrEnum):
     POLYAK_LOJASIEWICZ = "polyak_lojasiewicz"
     """Its squared gradient norm is at least a multiple of its gap to the minimum."""
     WEAKLY_CONVEX = "weakly_convex"
-    """It becomes convex when a quadratic is added."""
+    """It becomes convex if a quadratic is added."""
     NONCONVEX = "nonconvex"
     """Nothing is known of its shape."""
     MEAN = "mean"
-    """No loss is minimised: the mean of the records is estimated."""
+    """No loss is minimised; the mean of the records is estimated."""
 
 
 #: For each shape, the shapes that a theorem may ask for and that such an objective has.

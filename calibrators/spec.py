@@ -155,7 +155,7 @@ class Spec:
             read_integer("batch_size", self.batch_size, 1, MAX_DATASET_SIZE)
             if self.batch_size > self.dataset_size:
                 raise InvalidValue(
-                    f"batch_size {self.batch_size} is larger than dataset_size {self.dataset_size}",
+                    f"batch_size must be at most dataset_size, {self.dataset_size}, got {self.batch_size}",
                     pointer=("batch_size",),
                 )
         self._check_largest_batch()
@@ -174,7 +174,7 @@ class Spec:
         self._check_what_is_open()
 
     def need(self, name: str, why: str = "this algorithm has no default for it") -> int:
-        """Return the size of that name.
+        """Return the size with this name, such as ``batch_size``.
 
         Raises:
             InvalidValue: If the size was left out (``missing``).

@@ -45,7 +45,7 @@ def calibrate_stages(algorithm: Algorithm, spec: Spec, hyperparameters: Iterable
         with inside("stages", index):
             if stage.batch_size > spec.dataset_size:
                 raise InvalidValue(
-                    f"batch_size {stage.batch_size} is larger than dataset_size {spec.dataset_size}",
+                    f"batch_size must be at most dataset_size, {spec.dataset_size}, got {stage.batch_size}",
                     pointer=("batch_size",),
                 )
             if spec.sampling == DisjointBatches.kind:

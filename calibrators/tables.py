@@ -1,4 +1,4 @@
-"""The comparison tables of all papers, by their names."""
+"""This module holds the comparison tables of all papers by name."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _no_theorem(algorithm: Algorithm) -> str:
 
 
 def _kept(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: Iterable[Choice]) -> list[str]:
-    """Return the names of numbers that a request may give, and that the theorem chose here."""
+    """Return the names of the numbers that the theorem chose in this plan and that a request could give."""
     taken = {choice.name.rpartition(".")[2] for choice in choices} | set(asked.assumptions)
     taken |= {name for name in ("iterations", "batch_size", "step_size") if getattr(asked, name) is not None}
     if "gradient_bound" in taken or asked.gradient_bound is not None:
@@ -124,5 +124,5 @@ def _kept(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: 
 
 
 def _all_of(names: list[str]) -> str:
-    """Return ``a, b and c``."""
+    """Return the names as a list in words, such as ``a, b and c``."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

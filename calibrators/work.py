@@ -48,7 +48,7 @@ def _work(gradients: float, steps: int, dimension: int) -> float:
 
 
 def minutes_of(work: float) -> float:
-    """Estimate the minutes of one core that the work takes.
+    """Return the estimated minutes that this work takes on one core.
 
     >>> minutes_of(5e11)
     10.0

@@ -138,14 +138,15 @@ def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_ve
 
 
 def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, power: float, most: int) -> int:
-    r"""Return the integer $T$ from 1 to ``most`` with the least bound, where the noise scale is $\lambda_1 T^p$.
+    r"""Return the integer $T$ from 1 to ``most`` with the smallest bound, if T steps need the noise scale $\lambda_1
+    T^p$.
 
     The bound rises above $T^{1+p} = 2 L_1 M^2/(p \lambda_1 \ln K)$, so only smaller integers are tried.
 
     Args:
         problem: The constants of the losses.
         num_vertices: The number of vertices K.
-        one_step_scale: The noise scale lambda for one step.
+        one_step_scale: The noise scale $\lambda_1$ for one step.
         power: The exponent p: 1/2 if rhos add up, 1 if epsilons do.
         most: The largest T.
     """

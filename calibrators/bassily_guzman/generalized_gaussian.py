@@ -31,7 +31,7 @@ from calibrators.spec import OpenEpsilon, Spec
 
 #: The largest rho that the accounting engine states.
 _MOST_RHO = 1e6
-#: The smallest scale of noise; its inverse is the largest scale.
+#: The smallest allowed scale of noise. Its inverse is the largest allowed scale.
 _SMALLEST_SCALE = 1e-30
 
 

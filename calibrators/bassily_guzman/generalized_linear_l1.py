@@ -171,7 +171,8 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def best_smoothing(link: Link, diameter: float, iterations: int) -> float:
-    r"""Return $\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, in losses per squared logit.
+    r"""Return the smoothing with the smallest bound, $\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, in losses per squared
+    logit.
 
     >>> round(best_smoothing(Link(1.0, 1.0), 2.0, 2000), 9)
     11.185928661
@@ -241,7 +242,7 @@ def _last_useful(spec: Spec, setting: Setting, link: Link | None, smoothing: flo
 
 
 def _best_iterations(spec: Spec, setting: Setting, link: Link | None, smoothing: float | None, pure: bool) -> int:
-    """Choose the number of steps from the noise that one step would need."""
+    """Return the number of steps with the smallest bound, computed from the noise that one step would need."""
     scale, power = one_step_scale(spec, setting, pure)
     assert setting.num_vertices is not None, "as was checked"
     problem = setting.problem
@@ -265,7 +266,7 @@ def _smoothing(given: Given, link: Link | None, diameter: float, iterations: int
 
 def _missing_link(what: str) -> InvalidValue:
     return InvalidValue(
-        f"link_lipschitz is needed for {what}; or give both iterations and assumptions.smoothing",
+        f"link_lipschitz is needed to choose {what}; instead, you can give both iterations and assumptions.smoothing",
         code="missing",
         pointer=("assumptions", "link_lipschitz"),
     )

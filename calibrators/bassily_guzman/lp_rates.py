@@ -29,8 +29,8 @@ def smooth_rate(kappa: float, dimension: int, dataset_size: int, epsilon: float)
 
 
 def naive_rate(setting: LpSetting, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""Return $(\kappa L_0 M + L_1 M^2 \ln n)/\sqrt n + \kappa L_1 M^2 \ln n \sqrt{d \ln(1/\delta)}/(\varepsilon
-    n^{3/4})$.
+    r"""Return the rate of the naive variant, $(\kappa L_0 M + L_1 M^2 \ln n)/\sqrt n + \kappa L_1 M^2 \ln n \sqrt{d
+    \ln(1/\delta)}/(\varepsilon n^{3/4})$.
     """
     problem, kappa, n = setting.problem, setting.regularity.kappa, dataset_size
     curvature = problem.smoothness * problem.diameter**2 * math.log(n)

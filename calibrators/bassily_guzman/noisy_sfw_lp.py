@@ -72,8 +72,9 @@ RISK_HOLDS = (
     "records are independent draws from one distribution, and F is the expected loss under it",
 )
 ERRATA = (
-    "kappa = 2 ln d, for p near 1, is no regularity constant: at p = 1 it is below that of every l_r norm. Here kappa "
-    "is the least of (r - 1) d^(2/r - 2/q), with the r that goes with it.",
+    "For p near 1 the paper takes kappa = 2 ln d, which is not a regularity constant: at p = 1 it is below the "
+    "constant of every l_r norm. Here kappa is the minimum over r of (r - 1) d^(2/r - 2/q), and the noise uses "
+    "the minimising r.",
     (
         "The paper sets kappa and kappa_+ by separate minima, which need not belong to the same norm. Here they "
         "are chosen together."

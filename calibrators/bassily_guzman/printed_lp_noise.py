@@ -30,7 +30,7 @@ _SAME = 1e-12
 
 
 def printed_kappa(norm_order: float, dimension: int) -> float:
-    r"""Return $\min\{1/(p-1), 2 \ln d\}$.
+    r"""Return the kappa that the paper prints, $\min\{1/(p-1), 2 \ln d\}$.
 
     >>> printed_kappa(1.5, 100)
     2.0

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProximalProblem:
-    """Losses for which proximal points are defined.
+    """The constants of Lipschitz and weakly convex losses.
 
     Attributes:
         lipschitz: The constant L_0, in gradient units.

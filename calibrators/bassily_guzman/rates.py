@@ -13,7 +13,8 @@ from calibrators.bassily_guzman.tree import Problem
 
 
 def poly_sfw_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""Return $M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} / (\varepsilon \sqrt n)$, for n > ln K.
+    r"""Return the rate of polyhedral stochastic Frank-Wolfe, $M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} /
+    (\varepsilon \sqrt n)$, for n > ln K.
 
     Source: Bassily, Guzman & Nandi 2021, Theorem 4.
 
@@ -129,7 +130,7 @@ def pure_gap_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilo
 
 
 def printed_gap_rate(problem: Problem, dimension: int, dataset_size: int, epsilon: float) -> float:
-    r"""Return $L_0 M \ln^{2/3} d/(n \varepsilon)^{1/3}$.
+    r"""Return the printed rate of the gap, $L_0 M \ln^{2/3} d/(n \varepsilon)^{1/3}$.
 
     Source: Bassily, Guzman & Menart 2021, abstract, and Guzman's talk (secondary), in units of $L_0 M$.
 

@@ -108,7 +108,7 @@ class Recursion:
         return max(found, other * math.sqrt(geometric_sum(square, self.selections - 1)))
 
     def pure_width(self, problem: Problem) -> float:
-        r"""Return $\max_t w_t B_t$."""
+        r"""Return $\max_t w_t B_t$, which is lambda times epsilon if one record becomes null."""
         first, other = self.ranges(problem)
         ratio = 1.0 - self.step_size
         return max(first * geometric_sum(ratio, self.selections), other * geometric_sum(ratio, self.selections - 1))

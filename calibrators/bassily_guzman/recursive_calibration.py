@@ -52,7 +52,7 @@ class Solved:
         """Return the noise scale lambda, in loss units.
 
         Raises:
-            InvalidValue: If floating point cannot represent it.
+            InvalidValue: If the scale is outside the safe range of floating point.
         """
         width = recursion.pure_width if self.pure else recursion.zcdp_width
         factor = 1.0 if self.pure else 0.5

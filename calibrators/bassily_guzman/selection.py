@@ -45,7 +45,7 @@ def expected_regret(scale: float, num_vertices: int) -> float:
 #: The largest rho that the accounting engine states.
 _MOST_RHO = 1e6
 NO_PENALTY = "Frank-Wolfe steps cannot handle a penalty: leave penalty out"
-#: The smallest scale of noise, in loss units; its inverse is the largest scale.
+#: The smallest allowed scale of noise, in loss units. Its inverse is the largest allowed scale.
 _SMALLEST_SCALE = 1e-30
 
 
@@ -114,7 +114,7 @@ def checked_scales(scales: Sequence[float]) -> tuple[float, ...]:
 
 
 def multiplier(noise_multiplier: float, pure: bool, source: str, *holds: str) -> Provenance:
-    """Return the noise multiplier as a hyperparameter."""
+    """Return the noise multiplier as a recommended number with its source."""
     return Provenance(
         "noise_multiplier",
         noise_multiplier,

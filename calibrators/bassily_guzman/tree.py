@@ -36,12 +36,12 @@ from calibrators.phases.trees import MAX_TREES, node_bound
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Losses over a polytope.
+    """The constants of losses over a polytope.
 
     Attributes:
         lipschitz: The bound L_0 on a record's gradient, in the dual norm.
-        smoothness: The bound L_1 on the gradient's change per unit of distance, in the dual norm.
-        diameter: The diameter M of the polytope, in the norm.
+        smoothness: The bound L_1 on the change of a gradient, in the dual norm, per unit of distance. diameter: The
+            diameter M of the polytope, in the primal norm.
     """
 
     lipschitz: float

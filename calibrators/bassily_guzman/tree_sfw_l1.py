@@ -267,7 +267,7 @@ ALGORITHM = Algorithm(
             },
         ),
         "tree_sfw_l1_pure": ExampleRequest(
-            "The same with pure differential privacy",
+            "Tree Frank-Wolfe with pure differential privacy",
             {
                 "dataset_size": 50000,
                 "dimension": 50,

@@ -176,7 +176,7 @@ class ConvexSmoothProblem:
 
     @property
     def _curvature(self) -> float:
-        """The pure number x = beta D / r_k."""
+        """The number x = beta D / r_k, which has no unit."""
         return self.smoothness * self.diameter / self.moments.bound
 
     def _inverse_step(self, factor: float, oracle: MeanOracle) -> float:

@@ -208,7 +208,7 @@ ALGORITHM = Algorithm(
     ),
     requests={
         "coordinatewise_mean": ExampleRequest(
-            "The coordinate-wise median of means, noised: groups, truncation radius, error",
+            "The coordinate-wise median of means with noise: groups, truncation radius, error",
             {
                 "dataset_size": 100000,
                 "dimension": 50,

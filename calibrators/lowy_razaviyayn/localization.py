@@ -76,17 +76,17 @@ class UniformMoments:
 
     @property
     def high(self) -> float:
-        """The bound r_2k, which is at most L_f."""
+        """The bound r_2k on the moment of order 2k; at most L_f."""
         return self.bound_2k if self.lipschitz is None else min(self.bound_2k, self.lipschitz)
 
     @property
     def second(self) -> float:
-        """The bound r_2, at most r_2k."""
+        """The bound r_2 on the second moment; at most r_2k."""
         return self.high if self.bound_2 is None else min(self.bound_2, self.high)
 
     @property
     def first(self) -> float:
-        """The bound r_1, at most r_2."""
+        """The bound r_1 on the first moment; at most r_2."""
         return self.second if self.bound_1 is None else min(self.bound_1, self.second)
 
     def never_clipped(self, max_grad_norm: float) -> bool:
@@ -135,7 +135,7 @@ class LocalizedProblem:
 
     @property
     def second(self) -> float:
-        """The bound r_2, including the penalty."""
+        """The bound r_2 on the second moment, including the penalty."""
         return self.moments.second + self.penalty_slope
 
     def reach(self, blocks: int, failure_probability: float) -> float:
@@ -175,7 +175,7 @@ class LocalizedProblem:
         return min(LARGEST, self.moments.high * math.pow(signal, 1.0 / self.moments.order))
 
     def rate_factor(self, total: int, noise_multiplier: float) -> float:
-        """Return Q = n^(-1/2) + (sqrt(d ln n) / (epsilon_p n))^((k-1)/k)."""
+        """Return the factor Q = n^(-1/2) + (sqrt(d ln n) / (epsilon_p n))^((k-1)/k) of the rate."""
         spread = math.sqrt(self.dimension * math.log(total)) / (paper_epsilon(noise_multiplier) * total)
         return 1.0 / math.sqrt(total) + math.pow(spread, 1.0 - 1.0 / self.moments.order)
 
@@ -264,11 +264,11 @@ class Blocks:
         return tuple(noise_multiplier * bound * math.sqrt(steps) / size for size, steps, bound in each)
 
     def step_sizes(self, step_size: float) -> tuple[float, ...]:
-        """Return eta_i = eta / 4^i."""
+        """Return the step sizes eta_i = eta / 4^i of the blocks."""
         return tuple(step_size / 4.0**index for index in range(1, len(self.sizes) + 1))
 
     def regularizers(self, step_size: float) -> tuple[float, ...]:
-        """Return lambda_i = 1 / (eta_i n_i^p).
+        """Return the regularisers lambda_i = 1 / (eta_i n_i^p) of the blocks.
 
         >>> Blocks((2, 1), 1.0, (1.0, 1.0)).regularizers(0.5)
         (4.0, 32.0)

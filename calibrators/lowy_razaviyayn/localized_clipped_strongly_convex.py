@@ -146,7 +146,7 @@ ALGORITHM = Algorithm(
         "Localised clipped subgradient steps, for strongly convex losses that need not be smooth and have "
         "heavy-tailed subgradients. Each run uses twice as many records as the one before."
     ),
-    source=f"{PAPER}, Algorithm 4 run by run, Theorem 18",
+    source=f"{PAPER}, repeated runs of Algorithm 4, Theorem 18",
     update=r"w \leftarrow \Pi_{W_i}\left(w - \eta_i\left(\tfrac{1}{n_i} \sum_{j \in B_i} \min(1, C_i/\|g_j\|) g_j"
     r" + \sigma_i Z + \lambda_i (w - w_{i-1})\right)\right),\; W_i = \{w \in W : \|w - w_{i-1}\| \le D_i\}",
     samplings=(DisjointBatches,),

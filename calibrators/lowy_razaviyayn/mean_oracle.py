@@ -91,7 +91,7 @@ class MeanOracle:
         return min(self.moments.second, self.max_grad_norm) ** 2
 
     def _bias(self, log_constant: float) -> float:
-        """Return ``constant`` r_k (r_k / C)^(k - 1), computed in logarithms, since r_k^k overflows for large k."""
+        """Return ``constant`` r_k (r_k / C)^(k - 1), computed by logarithms, because r_k^k overflows for large k."""
         k, r = self.moments.order, self.moments.bound
         exponent = log_constant + (k - 1.0) * math.log(r / self.max_grad_norm)
         return r * math.exp(min(exponent, 0.0))

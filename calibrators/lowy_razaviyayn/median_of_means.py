@@ -140,7 +140,9 @@ class MedianOfMeans:
         return math.sqrt(self.dimension) * (deviation + self.printed_bias)
 
     def _bias(self, log_constant: float) -> float:
-        """Return ``constant`` g (2 g / tau)^(k-1), computed in logarithms, since gamma = g^k overflows for large k."""
+        """Return ``constant`` g (2 g / tau)^(k-1), computed by logarithms, because gamma = g^k overflows for large
+        k.
+        """
         k, g = self.moment_order, self.coordinate_moment
         exponent = log_constant + (k - 1.0) * math.log(2.0 * g / self.truncation_radius)
         return g * math.exp(exponent) if exponent < 700.0 else math.inf

@@ -53,7 +53,9 @@ class PlannedMedians:
         return warnings_of(self.phase.truncation_radius, self.mean_bound)
 
     def utility(self) -> tuple[Provenance, ...]:
-        """Return bounds that hold with a probability, biases, the noise, and rates that are known up to constants."""
+        """Return bounds on the error with their probabilities, bounds on the bias, the noise, and rates that are known
+        only up to constants.
+        """
         medians, derived, exact = self.medians, ProvenanceKind.DERIVED, ProvenanceKind.EXACT
         noise = self.phase.noise_stddev * normal_length(self.phase.dimension, medians.failure_probability)
         few = () if medians.printed_error is not None else (_TOO_FEW,)

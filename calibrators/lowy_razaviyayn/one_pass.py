@@ -91,7 +91,7 @@ class PlannedBatches:
 
     @property
     def are_drawn(self) -> bool:
-        """Return whether records draw their batches, so that batches vary in size."""
+        """Return whether each record draws its batch. If so, batches vary in size."""
         return self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def errors(self) -> tuple[Vector, float]:

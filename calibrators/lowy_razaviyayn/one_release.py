@@ -12,7 +12,7 @@ from calibrators.spec import Spec
 
 
 def check_one_step(spec: Spec, name: str) -> None:
-    """Refuse requests that do not fit a single release about all records.
+    """Refuse specs that do not fit a single release of a mean of all records.
 
     Raises:
         InvalidValue: If the spec asks for more than one step, a batch that is not all records, or a step size other

@@ -59,7 +59,7 @@ class PlannedRisk(ABC):
     @property
     @abstractmethod
     def _used_step_size(self) -> float:
-        """The step size of the plan: the caller's, or the theorem's."""
+        """The step size of the plan, which is the caller's or the theorem's."""
 
     @property
     @abstractmethod

@@ -145,7 +145,9 @@ class _PlannedMean:
 
     @property
     def oracle(self) -> MeanOracle:
-        """A Gaussian oracle whose noise has the variance of the coins and the largest variance of the rounding."""
+        """A mean oracle with Gaussian noise. Its variance is that of the coins plus the largest variance of the
+        rounding.
+        """
         phase = self.phase
         multiplier = phase.counts.multiplier_with_rounding
         return MeanOracle(phase.max_grad_norm, phase.users, multiplier, phase.dimension, self.moments)
@@ -267,7 +269,7 @@ def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> AsPublished | None:
     return AsPublished(
         verdict,
         why,
-        f"{PAPER}, Algorithm 11 (prints none; secondary: Cheu, Joseph, Mao & Peng 2021, as recalled)",
+        f"{PAPER}, Algorithm 11 (prints no parameters; secondary: Cheu, Joseph, Mao & Peng 2021, as recalled)",
         r"\hat\varepsilon = \tfrac{\varepsilon}{18 \sqrt{\ln(2/\delta)}},\; \hat\delta = \tfrac{\delta}{2d},\;"
         r" g = \lceil \max(2\sqrt n, d, 4) \rceil",
         noise_multiplier=printed,

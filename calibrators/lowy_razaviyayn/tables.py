@@ -16,7 +16,7 @@ _REMARK = "As in the paper, epsilon stands for rho = epsilon^2 / 2 in zero-conce
 
 
 def _noise(at: Setting) -> float:
-    """Return a = sqrt(d) / (epsilon n)."""
+    """Return the number a = sqrt(d) / (epsilon n), which the rates contain."""
     return math.sqrt(at.dimension) / (at.epsilon * at.dataset_size)
 
 

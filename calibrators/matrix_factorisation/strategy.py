@@ -154,7 +154,8 @@ def evaluated(workload: Workload, coefficients: tuple[float, ...]) -> tuple[floa
 def noise_of_steps(coefficients: tuple[float, ...], steps: int) -> tuple[float, float]:
     """Return the standard deviation of the noise that the first and the last step add, in units of s.
 
-    The variance of x_t is the sum over i <= t of n_i^2, n = 1/c(x).
+    In units of s, the variance of the noise x_t of step t is the sum over i <= t of n_i^2, where n_i are the
+    coefficients of 1/c(x).
 
     >>> noise_of_steps((1.0, 0.5), 2)
     (1.0, 1.118033988749895)
@@ -206,7 +207,7 @@ class _Error(ABC):
 
     @abstractmethod
     def value_and_slope(self, coefficients: Array, objective: Objective) -> tuple[float, Array]:
-        """Return |c|^2 E and its derivative by each coefficient, shape (b,)."""
+        """Return |c|^2 E and its derivative with respect to each coefficient, shape (b,)."""
 
     @abstractmethod
     def mean_and_largest(self, coefficients: Array) -> tuple[float, float]:
@@ -297,7 +298,8 @@ class _SizedError(_Error):
         places, weights = _columns(self._steps)
         entries = self._entries(inverse, places)
         square, energy = float(coefficients @ coefficients), float(weights @ np.sum(entries * entries, axis=1))
-        # The derivative by n_k is twice the sum over the columns i of w_i eta_(i+k) sum over t >= i + k of B_(t, i).
+        # The derivative with respect to n_k is 2 sum_i w_i eta_(i+k) sum_(t >= i+k) B_(t, i), where i runs over the
+        # columns.
         behind = np.cumsum(entries[:, ::-1], axis=1)[:, ::-1]
         by_inverse = 2.0 * weights @ (self._sizes[places] * behind)
         second = _filtered(coefficients, inverse)

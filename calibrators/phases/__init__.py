@@ -26,7 +26,7 @@ def _by_kind() -> dict[str, type[StructuredPhase]]:
                 if isabstract(value):
                     continue  # an abstract phase is shared code of several kinds
                 if value.kind in found:
-                    raise ValueError(f"two phases are of the kind {value.kind!r}: {found[value.kind]} and {value}")
+                    raise ValueError(f"two phases have the same kind, {value.kind!r}: {found[value.kind]} and {value}")
                 found[value.kind] = value
     return found
 

@@ -12,7 +12,7 @@ from calibrators.phases.mirror_steps import NormOrder, read_noise_order
 from calibrators.phases.structured import Charge, Nonnegative, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, SMOOTHNESS
 
-#: The most steps of a plan.
+#: The most steps of a phase of gradient estimates.
 MAX_ESTIMATES = 1 << 21
 #: The ways to make an estimate from the first mean and the changes since then.
 ESTIMATORS = ("sums", "prefix_tree", "momentum")

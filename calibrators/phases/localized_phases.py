@@ -20,7 +20,7 @@ MAX_BLOCK_STEPS = 2**53
 #: The relative amount by which rounding may leave a block's noise below the charged noise. The trainer's margin covers
 #: this.
 _ROUNDING = 1e-12
-#: The charge of steps on disjoint blocks of records.
+#: The form of the event that charges steps on disjoint blocks of records.
 ONE_GAUSSIAN = Charge(
     (Gaussian,), "a phase of blocks must have one gaussian event over full batches, with count 1", full_batch=True
 )

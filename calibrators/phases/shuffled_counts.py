@@ -104,7 +104,7 @@ class ShuffledBits(StructuredPhase):
     @property
     @abstractmethod
     def reach(self) -> float:
-        """K: how far apart the counts of neighbours are in the l2 norm, over g."""
+        """The number K: the largest l2 distance between the counts of neighbours, divided by g."""
 
     @property
     @abstractmethod
@@ -114,7 +114,7 @@ class ShuffledBits(StructuredPhase):
     @property
     @abstractmethod
     def message_bits(self) -> int:
-        """Bits of all users and coordinates."""
+        """The number of bits that all users send for all coordinates."""
 
     @property
     def steps(self) -> int:
@@ -161,12 +161,12 @@ class ShuffledCounts(ShuffledBits):
 
     @property
     def reach(self) -> float:
-        """K: how far apart the counts of neighbours are in the l2 norm, over g."""
+        """The number K: the largest l2 distance between the counts of neighbours, divided by g."""
         return reach_in_l2(0.5 * self.change, self.dimension, self.levels)
 
     @property
     def message_bits(self) -> int:
-        """Bits of all users and coordinates."""
+        """The number of bits that all users send for all coordinates."""
         return self.users * self.dimension * (self.levels + self.noise_bits)
 
     @property

@@ -1,4 +1,6 @@
-"""Phases other than equal noisy gradient steps. Each kind has a file here."""
+"""This module defines what all phases other than equal noisy gradient steps have in common. Each kind of phase has its
+own file in this folder.
+"""
 
 from __future__ import annotations
 
@@ -116,12 +118,12 @@ class StructuredPhase(ABC):
     @property
     @abstractmethod
     def steps(self) -> int:
-        """Number of steps that a trainer carries out."""
+        """The number of steps that a trainer carries out."""
 
     @property
     @abstractmethod
     def batch_size(self) -> int:
-        """Nominal number of records that the first step reads."""
+        """The nominal number of records that the first step reads."""
 
     @property
     @abstractmethod

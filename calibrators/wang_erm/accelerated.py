@@ -35,7 +35,7 @@ _MANY = 10**6
 
 
 class Geometry(Protocol):
-    """A ball C of radius R around 0, its norm, and a function w that is 1-strongly convex in it."""
+    """A ball C of radius R around 0, its norm, and a function w that is 1-strongly convex in this norm."""
 
     @property
     def radius(self) -> float:

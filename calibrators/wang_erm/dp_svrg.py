@@ -199,7 +199,7 @@ def _bounds(spec: Spec, given: Given, theorem: StronglyConvexEpochs, solved: Sol
 
 
 def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
-    """Return the paper's rates in epsilon and delta."""
+    """Return the paper's rates as functions of epsilon and delta."""
     target, mu = spec.target, given.get("strong_convexity")
     if not isinstance(target, ApproximateDpTarget) or spec.dimension is None or mu is None or target.delta >= 1.0:
         return []

@@ -116,7 +116,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(given: Given) -> ConvexEpochs | None:
-    """Return the theorem if its constants are given."""
+    """Return the theorem if its constants are given, otherwise None."""
     constants = [given.get(name) for name in ("smoothness", "initial_gap", "initial_distance")]
     smoothness, gap, distance = constants
     if smoothness is None or gap is None or distance is None:
@@ -170,7 +170,7 @@ def _bound(spec: Spec, theorem: ConvexEpochs, solved: Solved, first: int) -> lis
 
 
 def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
-    """Return the paper's rates in epsilon and delta."""
+    """Return the paper's rates as functions of epsilon and delta."""
     target, distance = spec.target, given.get("initial_distance")
     if not isinstance(target, ApproximateDpTarget) or spec.dimension is None or distance is None or target.delta >= 1.0:
         return []

@@ -62,7 +62,7 @@ class StronglyConvexEpochs:
 
     @property
     def inner_iterations(self) -> int:
-        """The smallest m with A < 1/2."""
+        """The smallest number m of inner steps with A < 1/2."""
         left = 1.0 - self._share
         y = self._share / left
         return math.floor((1.0 / (self.step_size * self.strong_convexity * left) + y) / (0.5 - y)) + 1

@@ -56,7 +56,7 @@ class Smooth:
 
     @property
     def eta(self) -> float:
-        """The step size."""
+        """The step size eta."""
         return 1.0 / self.smoothness if self.step_size is None else self.step_size
 
     @property
@@ -65,12 +65,12 @@ class Smooth:
         return self.eta * (1.0 - 0.5 * min(1.0, self.smoothness * self.eta))
 
     def noise_cost(self, noise_stddev_on_mean: float) -> float:
-        """Return L eta^2 p s^2 / 2, in loss units."""
+        """Return the cost of the noise in one step, L eta^2 p s^2 / 2, in loss units."""
         return 0.5 * self.smoothness * (self.eta * noise_stddev_on_mean) ** 2 * self.dimension
 
 
 class FullGradientTheorem(Protocol):
-    """A bound on the result of T steps; s is the noise's standard deviation on the mean, per coordinate."""
+    """A bound on the result of T steps, where s is the standard deviation of the noise on the mean, per coordinate."""
 
     name: ClassVar[str]
     units: ClassVar[Units]
@@ -135,7 +135,7 @@ class PolyakLojasiewicz:
         return 2.0 * self.pl_constant * self.problem.decrease
 
     def _kept(self, iterations: int) -> float:
-        """Return q^T."""
+        """Return q^T, the share of the initial gap that is left after T steps."""
         if self.contraction >= 1.0:
             return 0.0
         return math.exp(iterations * math.log1p(-self.contraction))
@@ -254,7 +254,7 @@ def choose_iterations(
         one = solve_gaussian_steps(replace(spec, iterations=1))
         chosen = theorem.best_iterations(Phase(one.event, spec.clip, one.batch_size).noise_stddev_on_mean)
         words = (
-            "sigma_1 is the noise on the mean with which one step meets the target; T steps need sqrt(T) times it",
+            "sigma_1 is the noise on the mean with which one step meets the target; T steps need sqrt(T) times sigma_1",
             "the number with the smallest bound among all T >= 1",
         )
         said = Provenance("iterations", float(chosen), formula, source, ProvenanceKind.DERIVED, words)

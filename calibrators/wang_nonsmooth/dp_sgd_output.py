@@ -63,12 +63,12 @@ _MIXTURE = (
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The steps, before their noise.
+    """The steps before noise is added.
 
     Attributes:
         stability: The stability of the average.
         radius: The radius of all points.
-        chosen: The theorem's choice, with its provenance.
+        chosen: The numbers that the theorem chose, with their provenance.
         rate: The rate of the theorem; None if a number that it needs is missing.
     """
 

@@ -40,7 +40,7 @@ FORMULA = (
 )
 SETTING = "batches without replacement, replace_one"
 
-#: The least sigma^2 / sensitivity^2 for which Lemma 3 admits an order.
+#: The smallest ratio sigma^2 / sensitivity^2 for which Lemma 3 allows any order.
 LEAST_RATIO = 0.67
 
 Vector = npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ def subsampled_renyi(order: float, fraction: float, noise_ratio: float) -> float
     Args:
         order: The order lambda > 1.
         fraction: The fraction p of the records that a batch holds.
-        noise_ratio: The standard deviation of the noise over the sensitivity.
+        noise_ratio: The standard deviation of the noise, divided by the sensitivity.
 
     >>> round(subsampled_renyi(4.0, 1e-3, 1.0), 12)
     1.4e-05

@@ -283,7 +283,7 @@ def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
 
 
 def step_size_limit(problem: HolderProblem) -> float:
-    """Return min(1, 1/L) as printed, where the 1 stands for the step size 1/c."""
+    """Return the limit min(1, 1/L) on the step size as printed, where the 1 stands for 1/c."""
     inverse = math.inf if not problem.constant else 1.0 / problem.constant
     return min(1.0 / problem.order_constant, inverse)
 

@@ -47,7 +47,7 @@ def failed_conditions(epsilon: float, delta: float, sampling_fraction: float, it
         (rho <= 1.3 * square, f"sigma >= sqrt(5) (rho' = {rho:.4g} is above 1.3 q^2 T = {1.3 * square:.4g})"),
         (
             rho + math.sqrt(log_delta * rho) <= 3.25 * square * math.log(1.0 / sampling_fraction),
-            "alpha <= omega (the Renyi order that is needed is beyond the range of the amplification theorem)",
+            "alpha <= omega (the required Renyi order is outside the range of the amplification theorem)",
         ),
     )
     return tuple(words for holds, words in conditions if not holds)

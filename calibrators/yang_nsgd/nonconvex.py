@@ -49,7 +49,7 @@ ASSUMPTIONS = (
         "generalized_smoothness_l1",
         "L_1",
         Units(parameter=-1),
-        "see L_0; 0 is ordinary smoothness",
+        "the constant L_1 in the inequality of L_0; 0 for ordinary smoothness",
         required=False,
         default=0.0,
     ),

@@ -154,7 +154,7 @@ def test_an_unknown_algorithm_is_refused_with_those_there_are() -> None:
 
 
 def test_a_batch_larger_than_the_data_set_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="larger than dataset_size"):
+    with pytest.raises(InvalidValue, match="at most dataset_size"):
         replace(SPEC, batch_size=1001)
 
 

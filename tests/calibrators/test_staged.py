@@ -81,7 +81,7 @@ def test_epsilon_and_delta_of_given_noise_are_those_of_all_stages(target: Any, u
         ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 1.0}, "solve_for", "solve for noise_multiplier"),
         ({"unknown": Unknown.BATCH_SIZE, "noise_multiplier": 1.0}, "solve_for", "solve for noise_multiplier"),
         ({"stages": (Stage(1, 1000),) * (MAX_STAGES + 1)}, "stages", f"at most {MAX_STAGES}"),
-        ({"stages": (Stage(1, 1000), Stage(1, 1001))}, "stages/1/batch_size", "larger than dataset_size"),
+        ({"stages": (Stage(1, 1000), Stage(1, 1001))}, "stages/1/batch_size", "at most dataset_size"),
         ({"stages": (Stage(1, 10),)}, "batch_size", "every record in every step"),
         ({"sampling": "disjoint_batches", "stages": (Stage(2, 501),)}, "stages/0/iterations", "need 1002 records"),
         ({"sampling": "truncated_poisson"}, "max_batch_size", "max_batch_size is needed"),

@@ -234,7 +234,7 @@ def test_a_bound_above_the_trivial_one_is_called_vacuous():
     ("changes", "error", "pointer", "words"),
     [
         ({"sampling": "poisson"}, Unsupported, ("sampling",), "disjoint_batches"),
-        ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "does not depend on it"),
+        ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "not depend on it"),
         ({"iterations": 10_001}, InvalidValue, ("iterations",), "at most 10000"),
         ({"dataset_size": 10**6, "iterations": 10**5 + 1}, InvalidValue, ("iterations",), "at most 100000"),
         ({"iterations": 5, "batch_size": 1999}, InvalidValue, ("batch_size",), "2000"),
