@@ -1,1 +1,3 @@
-"""Floor 2: the papers' formulas. Each paper has a folder, and each algorithm a file that turns a spec into a Plan."""
+"""This package contains the papers' formulas. Each paper has a folder, and each algorithm has a file that turns a spec
+into a Plan.
+"""

@@ -1,12 +1,13 @@
-"""The algorithms that apply to a problem, ranked by the promises of their theorems, and the reasons why others do not
-apply.
+"""This module ranks the algorithms that apply to a problem by the promises of their theorems. It also says why the
+other algorithms do not apply.
 
-Every algorithm that could apply is calibrated with the known facts, so the advice agrees with what a calibration would
-answer. A number that is known up to a constant never ranks above a bound, nor a vacuous bound above another.
+Every algorithm that could apply is calibrated with the known facts, so the advice agrees with the answer of a
+calibration. A rate, which is known only up to a constant, never ranks above a bound. A vacuous bound never ranks above
+a bound that is not vacuous.
 
-A constant of the problem is in the problem's norm. It is converted if an algorithm needs another norm: an algorithm
-that clips in l2 clips at the longest gradient in l2, and an algorithm that needs moments of gradients gets a bound of
-their norm.
+Constants of the problem are given in the problem's norm, and are converted if an algorithm needs another norm. An
+algorithm that clips in l2 clips at the longest gradient in l2. An algorithm that needs moments of gradients gets a
+bound on the gradients' norm.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from calibrators.spec import Calibration, Spec
 #: Names in a calibration's utility. The first name with a finite value counts.
 _BOUNDS = ("excess_risk_bound", "gradient_norm_bound", "mean_squared_error_bound", "error_bound")
 _RATES = ("excess_risk_rate", "gradient_norm_rate", "variance_rate")
-#: The words by which `why` names the bounded quantity.
+#: The words for each bounded quantity in the sentences of `why`.
 _OF_WHAT = {
     "excess_risk_bound": "a mean excess risk",
     "gradient_norm_bound": "a mean gradient norm",
     "mean_squared_error_bound": "a mean squared error",
-    "error_bound": "an error, but for the small probability,",
+    "error_bound": "an error (except with a small probability)",
 }
-#: The order of the moment that a theorem is given if gradients have a bounded norm, which bounds all moments. The
-#: millionth moment would promise at most 16 % less, and sometimes more.
+#: The order k of the moment that a theorem gets if the norm of gradients is bounded, so that all moments are. With k =
+#: 10^6 instead, the theorem's bound would be at most 16 % smaller, and sometimes larger.
 _MANY_MOMENTS = 64.0
 _RISKS = (Measure.POPULATION_RISK, Measure.EMPIRICAL_RISK)
 
@@ -50,14 +51,14 @@ class Facts:
 
     Attributes:
         dataset_size, dimension: Public sizes.
-        target: The target of the run's privacy loss.
+        target: The target for the run's privacy loss.
         neighboring_relation: The neighbouring relation; None leaves it to each algorithm.
-        gradient_bound: The bound on gradients. None clips at the longest gradient in l2 that ``lipschitz`` allows, if
-            that is given and the algorithm clips.
-        batch_size, iterations: For algorithms whose theorems leave them open, or ask for more steps than a plan may
-            have; None takes the practical defaults.
-        loader: The way in which batches are made; None makes them as each algorithm asks.
-        assumptions: Constants of the problem, in its norm. Each algorithm uses those that it knows.
+        gradient_bound: The bound on gradients. With None, an algorithm that clips uses the longest l2 gradient that
+            ``lipschitz`` allows, if ``lipschitz`` is given.
+        batch_size, iterations: The sizes for algorithms whose theorem leaves them open, or asks for more steps than a
+            plan may have. None takes the practical defaults.
+        loader: The loader that makes the batches; None makes them as each algorithm asks.
+        assumptions: Constants of the problem, in the problem's norm. Each algorithm uses the constants that it has.
     """
 
     dataset_size: int
@@ -73,11 +74,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason why an algorithm does not apply, or has no number.
+    """A reason why an algorithm does not apply, or why there is no bound for it.
 
     Attributes:
-        detail: The reason, in a sentence.
-        pointer: The place in the facts; empty for the problem itself.
+        detail: The reason, in a sentence. pointer: The member of the request that is the reason; empty if it is the
+            problem itself.
     """
 
     detail: str
@@ -89,15 +90,17 @@ class Advice:
     """The advice about one algorithm.
 
     Attributes:
-        algorithm: Its name.
-        measure: The quantity that its bound or rate limits, or that of its theorem; None if it has none.
-        spec: The spec of its calibration; None if it does not apply.
-        calibration: The answer; None if it does not apply or refused.
-        bound: The bound that its theorem promises, with all constants; None if it promises nothing for these facts. A
-            bound that is not below ``known`` is vacuous, too.
-        rate: The same bound, known only up to a constant.
-        reasons: Why it does not apply, refused, or has no bound.
-        known: The bound on the excess risk before training; None if there is none, or the bound is of another measure.
+        algorithm: The algorithm's name.
+        measure: The quantity that the bound or rate limits; without either, the quantity that the theorem limits. None
+            if there is no theorem.
+        spec: The spec of the calibration; None if the algorithm does not apply.
+        calibration: The calibration; None if the algorithm does not apply or refused the spec.
+        bound: The bound that the theorem promises, with all constants; None if it promises nothing for these facts. A
+            bound that is not below ``known`` counts as vacuous.
+        rate: The bound that the theorem promises, if it is known only up to a constant.
+        reasons: Why the algorithm does not apply, why it refused the spec, or why there is no bound.
+        known: The bound on the excess risk before training. None if no such bound is known, or if ``measure`` is not an
+            excess risk.
     """
 
     algorithm: str
@@ -111,35 +114,41 @@ class Advice:
 
     @property
     def why(self) -> str:
-        """Return a sentence that explains its place in the list."""
+        """Return a sentence that explains the algorithm's place in the list."""
         if self.bound is not None:
             return self._why_of_bound(self.bound)
         if self.rate is not None:
-            return "Its theorem says how its error grows with the sizes, and not how large it is: rates follow bounds."
+            return (
+                "Its theorem gives only a rate: how the error grows with the sizes, but not how large the error "
+                "is. Rates are listed after bounds."
+            )
         if self.measure is None:
-            return "No theorem says what it attains, so that nothing ranks it."
-        return "Its theorem promises nothing at these facts."
+            return "No theorem bounds the error of this algorithm, so it cannot be ranked."
+        return "Its theorem gives no bound for the given facts."
 
     def _why_of_bound(self, bound: Provenance) -> str:
         promised = f"Its theorem promises {_OF_WHAT[bound.name]} of at most {_number(bound):.3g}"
         if bound.vacuous and self.known is not None and _number(bound) >= self.known:
-            return f"{promised}, which says nothing: it is at most {self.known:.3g} before training."
+            return f"{promised}. This bound is vacuous: before training the risk is already at most {self.known:.3g}."
         if bound.vacuous:
-            return f"{promised}, which says nothing: as much is known before training."
+            return f"{promised}. This bound is vacuous: the same is known before training."
         if self.known is not None:
-            return f"{promised}; before training it is at most {self.known:.3g}."
+            return f"{promised}; before training the risk is at most {self.known:.3g}."
         return f"{promised}."
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The rank, smaller is better: useful bounds first, then vacuous ones, rates, and nothing."""
+        """The rank; a smaller one is better. Bounds that are not vacuous come first, then vacuous bounds, then rates,
+        then algorithms without either.
+        """
         if self.bound is not None:
             return (1 if self.bound.vacuous else 0), _number(self.bound)
         return (2, _number(self.rate)) if self.rate is not None else (3, 0.0)
 
 
 def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -> tuple[Advice, ...]:
-    """Return advice on every algorithm: those that calibrate, best first within each measure, then the others.
+    """Return advice on every algorithm. Algorithms with a calibration come first, the best first within each measure;
+    then the others.
 
     Args:
         problem: The objective.
@@ -147,12 +156,13 @@ def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -
         names: The algorithms to consider; None considers all.
 
     Guarantees:
-        - bounds_come_first: within a measure, no rate is above a bound, no vacuous bound above another.
-        - nothing_is_left_out: every algorithm of the registry is there once.
+        - bounds_come_first: within a measure, no rate ranks above a bound, and no vacuous bound above one that is not
+          vacuous.
+        - nothing_is_left_out: every algorithm of the registry is listed once.
 
     Raises:
-        InvalidValue: If no algorithm knows a constant, since a misspelt one would be ignored silently; or if an
-            algorithm is unknown.
+        InvalidValue: If no algorithm has one of the given constants, because a misspelt name must not be ignored
+            silently; or if an algorithm is unknown.
     """
     _check_names(facts.assumptions)
     found = [_advice(each, problem, facts) for each in _algorithms(names)]
@@ -163,10 +173,11 @@ def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -
 
 
 def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
-    """Compare the loader's batches with others; return None if no loader or no number of steps is given.
+    """Compare the loader's batches with other ways of making batches. Return None if no loader or no number of steps is
+    given.
 
     Raises:
-        AccountingError: If the target cannot be met, or cannot be met under this relation.
+        AccountingError: If the target cannot be met under this relation.
     """
     if facts.loader is None or facts.batch_size is None or facts.iterations is None:
         return None
@@ -187,8 +198,8 @@ def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
 def risk_before_training(given: Mapping[str, float]) -> float | None:
     """Return how far the risk can be above the minimum before any step, in loss units; None if no constant bounds it.
 
-    It is `initial_gap`, or the Lipschitz constant times the distance of the start from the farthest point of the
-    domain, whichever is smaller. Training starts at the centre, so this distance is the radius.
+    This is the smaller of two numbers: `initial_gap`, and the Lipschitz constant times the largest distance from the
+    start to a point of the domain. Training starts at the centre of the domain, so this distance is the radius.
 
     >>> risk_before_training({"lipschitz": 2.0, "diameter": 3.0, "initial_gap": 10.0})
     3.0
@@ -201,10 +212,10 @@ def risk_before_training(given: Mapping[str, float]) -> float | None:
 
 
 def longest_in_l2(lipschitz: float, norm_order: float, dimension: int) -> float:
-    r"""Return a bound of gradients in l2 from one in the dual of the norm of parameters.
+    r"""Return a bound on gradients in l2. It follows from a bound in the dual of the parameters' norm.
 
     Args:
-        lipschitz: The number L, a bound of :math:`\|g\|_q` with 1/p + 1/q = 1.
+        lipschitz: The number L, a bound on :math:`\|g\|_q` with 1/p + 1/q = 1.
         norm_order: The p of the norm of parameters, in [1, 2].
         dimension: The dimension d, the number of parameters.
 
@@ -234,7 +245,7 @@ def _check_names(given: Mapping[str, float]) -> None:
     for name in given:
         if name not in known:
             raise InvalidValue(
-                f"no algorithm has an assumption {name!r}; there are {', '.join(sorted(known))}",
+                f"no algorithm has an assumption {name!r}; the assumptions are {', '.join(sorted(known))}",
                 code="unknown_assumption",
                 pointer=("assumptions", name),
             )
@@ -245,7 +256,7 @@ def _advice(algorithm: Algorithm, problem: Problem, facts: Facts) -> Advice:
     reasons = tuple(Reason(text) for text in scope.conflicts(problem))
     if facts.loader is not None and scheme_of(facts.loader, algorithm.samplings) is None:
         kinds = " or ".join(each.kind for each in algorithm.samplings)
-        reasons += (Reason(f"it takes {kinds}, which the loader does not make", ("loader",)),)
+        reasons += (Reason(f"it needs batches of kind {kinds}, and the loader cannot make them", ("loader",)),)
     if reasons:
         return Advice(algorithm.name, scope.measure, reasons=reasons)
     try:
@@ -264,8 +275,9 @@ def _advice(algorithm: Algorithm, problem: Problem, facts: Facts) -> Advice:
 
 
 def _calibrated(algorithm: Algorithm, spec: Spec, facts: Facts) -> tuple[Spec, Calibration]:
-    """Calibrate with the theorem's own batch size and number of steps; if it has none, with the given ones, or the
-    usual ones."""
+    """Calibrate with the theorem's own batch size and number of steps. If the theorem has none, use the given sizes, or
+    else the usual ones.
+    """
     try:
         return spec, calibrate(algorithm.name, spec)
     except InvalidValue as error:
@@ -280,7 +292,9 @@ def _calibrated(algorithm: Algorithm, spec: Spec, facts: Facts) -> tuple[Spec, C
 
 
 def _measure_of(item: Provenance, scope: Scope) -> Measure | None:
-    """Return the measure. Some theorems bound the risk for some objectives and the gradient for others."""
+    """Return the quantity that a number bounds. Some theorems bound the risk for some objectives and the gradient for
+    others.
+    """
     if scope.shape is Shape.MEAN:
         return scope.measure
     if item.name.startswith("gradient_norm"):
@@ -319,9 +333,9 @@ def _spec(algorithm: Algorithm, scope: Scope, problem: Problem, facts: Facts) ->
 
 
 def _converted(problem: Problem, given: Mapping[str, float]) -> dict[str, float]:
-    """Return the given constants, with those that follow from others in l2.
+    """Return the given constants, and the constants in l2 that follow from them.
 
-    A bound of all gradients is one of all their moments: E[|g|^k]^(1/k) <= L for every k. A smooth loss is Hoelder
+    A bound L on all gradients also bounds all their moments: E[|g|^k]^(1/k) <= L for every k. A smooth loss is Hoelder
     smooth with the exponent 1.
     """
     found = dict(given)

@@ -1,4 +1,6 @@
-"""The record of an algorithm, ``ALGORITHM`` in its file, and the constants that its theorem needs."""
+"""This module defines the record of an algorithm, which is ``ALGORITHM`` in the algorithm's file, and the constants
+that a theorem needs.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,17 @@ from calibrators.spec import Calibration, Spec
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A constant of the problem that a theorem needs, or may use.
+    """A constant of the problem that a theorem needs or can use.
 
     Attributes:
-        name: Name inside ``assumptions`` in the HTTP contract.
+        name: The member's name in ``assumptions`` in the HTTP contract.
         symbol: The paper's letter, LaTeX.
         units: Its unit, in terms of the units of losses and parameters.
-        meaning: The quantity that it bounds.
+        meaning: The meaning of the constant, in words.
         lower, upper: Its range; ``open_lower`` excludes the lower end.
-        required: Whether the theorem cannot do without it. A constant that is not required and has no default is used
+        required: Whether the theorem needs the constant. A constant that is not required and has no default is used
             only if it is given.
-        default: The value that is used if none is given.
+        default: The value that is used if the request gives none.
     """
 
     name: str
@@ -49,9 +51,11 @@ class StepRule(Enum):
     """The quantity by which a step size is multiplied."""
 
     BOUNDED_MEAN = "bounded mean"
-    """The noisy mean of bounded gradients: without noise a step is no longer than step size times bound."""
+    """A step moves along the noisy mean of bounded gradients. Without noise, it is no longer than the step size times
+    the bound.
+    """
     COORDINATES = "coordinates"
-    """Adam's quotient: a coordinate moves by about the step size, whatever the units of the loss."""
+    """A step moves along Adam's quotient. A coordinate moves by about the step size, whatever the units of the loss."""
 
 
 class StepCount(StrEnum):
@@ -59,7 +63,7 @@ class StepCount(StrEnum):
 
     ITERATIONS = "iterations"
     INNER_ITERATIONS = "inner_iterations"
-    """The steps of an epoch, or of a round; it is one of the constants."""
+    """The number of steps of an epoch or a round. A request gives it as one of its assumptions."""
 
 
 #: The usual target of an example.
@@ -68,17 +72,18 @@ EXAMPLE_TARGET = ApproximateDpTarget(2.0, 1e-6)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A spec that the algorithm answers in full: its page shows the answer, and the conformance suite varies the spec.
+    """A spec that the algorithm answers in full. The algorithm's page shows the answer, and the conformance suite
+    varies the spec.
 
-    The spec leaves out the values that the paper chooses itself: always the sampling and the relation, and other sizes
-    if the algorithm can choose them. It gives every constant that the theorem needs, well inside the theorem's
-    conditions, so that each can be moved by a power of ten.
+    The spec leaves out the values that the paper chooses itself: always the sampling and the relation, and the sizes if
+    the algorithm can choose them. The spec gives every constant that the theorem needs. Each constant is well inside
+    the theorem's conditions, so that it can be changed by a factor of ten.
 
     Attributes:
         spec: A spec with everything that the theorem needs.
         variants: Changes of the spec that show other forms of the theorem, each named by a word.
-        bounded: Whether a theorem bounds what the algorithm attains. If none does, there are no constants and no
-            bounds, and a warning says so.
+        bounded: Whether a theorem bounds the algorithm's error. If not, there are no constants and no bounds, and a
+            warning says so.
     """
 
     spec: Spec
@@ -86,13 +91,13 @@ class Example:
     bounded: bool = True
 
     def specs(self) -> dict[str, Spec]:
-        """Return the spec and its variants, by their names."""
+        """Return the spec and its variants by name."""
         return {"": self.spec} | {word: replace(self.spec, **changes) for word, changes in self.variants.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleRequest:
-    """A request that the service shows as an example, and answers without changes.
+    """A request that the documentation shows as an example. The service answers it without changes.
 
     Attributes:
         summary: The question, in a few words.
@@ -108,39 +113,42 @@ class Algorithm:
     """A private algorithm of one of the papers.
 
     Attributes:
-        name: Name in the HTTP contract; its file here and its file in `trainer.algorithms` have the same.
+        name: The name in the HTTP contract. The algorithm's files in this package and in `trainer.algorithms` have the
+            same name.
         summary: A summary in one sentence.
         source: The paper, the algorithm and the theorem.
         update: One step, in LaTeX.
-        samplings: Schemes under which its events are accounted; the first is the default.
-        relations: Neighbouring relations under which its events are accounted. The default is the first under which the
-            sampling is accounted.
-        gradient_bounds: The kinds of gradient bound that it takes; empty if the bound follows from the assumptions
-            alone.
+        samplings: The sampling schemes under which the algorithm's events are accounted; the first is the default.
+        relations: The neighbouring relations under which the algorithm's events are accounted. The default is the first
+            relation under which the chosen sampling is accounted.
+        gradient_bounds: The kinds of gradient bound that a request may give; empty if the bound follows from the
+            assumptions alone.
         gradient_bound_required: Whether a request must give a gradient bound.
-        assumptions: The constants that its theorem needs.
+        assumptions: The constants that the algorithm's theorem needs or can use.
         guarantee: The promise about the released model.
         gradient_complexity: The number of per-record gradients, in LaTeX.
         verdict: The verdict on the paper's own calibration, in a sentence.
         errata: The places where the paper is wrong or ambiguous, and the solution used here.
         scope: The scope of its theorem.
         example: The example on its page, from which the conformance suite starts.
-        requests: Examples of ``POST /v1/calibrate``, by a name that no other example has. The dashboard's form begins
-            with the first.
-        one_step: Whether it releases only once. A request then names no number of steps.
-        in_stages: Whether its steps may change during the run, in batch size, noise and step size.
-        has_pure_dp: Whether its noise has pure DP, so that it can meet a target of that kind. Gaussian noise has none.
-        step_rule: The way in which it uses a caller's step size, if its steps can be carried out without a theorem. The
-            preset `practical` then chooses a step size, and the points of the last steps may be averaged.
-        is_usual: Whether the preset `practical` takes it if no algorithm is named. There is exactly one such algorithm.
+        requests: Examples of ``POST /v1/calibrate`` by name. No two examples share a name. The dashboard's form starts
+            with the first example.
+        one_step: Whether the algorithm releases only once. A request then gives no number of steps.
+        in_stages: Whether the batch size, the noise and the step size may change during the run.
+        has_pure_dp: Whether the algorithm can meet a target of pure DP. Algorithms with Gaussian noise cannot.
+        step_rule: The way in which the algorithm uses a caller's step size; None if its steps need a theorem. If there
+            is a rule, the preset `practical` chooses a step size, and the points of the last steps may be averaged.
+        is_usual: Whether the preset `practical` takes this algorithm if the request names none. There is exactly one
+            such algorithm.
         theorem_bound: A function that computes the theorem's gradient bound from its constants; None if the theorem has
             none, or a constant is missing.
-        fewer_steps: The number by which a request asks for fewer steps than the theorem chooses; None if the theorem
-            chooses no number, or the same for every request. Presets ask for no more steps than a worker has time for.
-        correlates: Whether the noise of its steps is correlated. A spec then says how, and may have momentum and a
-            schedule of step sizes.
-        norm_order: The p of the l_p norm in which parameters are measured. Gradients are measured in its dual.
-        variants: Its forms by name, the default first; none if it has only one form.
+        fewer_steps: The member of a request that sets the number of steps, for requests that want fewer than the
+            theorem chooses. None if the theorem chooses no number, or the same number for every request. Presets ask
+            for no more steps than a worker has time for.
+        correlates: Whether the noise is correlated over steps. A spec then describes the correlation, and may have
+            momentum and a schedule of step sizes.
+        norm_order: The p of the l_p norm in which parameters are measured. Gradients are measured in the dual norm.
+        variants: The names of the algorithm's forms, the default first; empty if there is only one form.
         calibrate: The function that calibrates a spec whose defaults are filled in (`calibrators.registry.calibrate`).
     """
 
@@ -173,7 +181,8 @@ class Algorithm:
     variants: tuple[str, ...] = ()
 
     def order_of_norm(self, given: Mapping[str, float], domain: Domain | None) -> float:
-        """Return p of the norm in which parameters are measured: the request's own if the algorithm takes any p.
+        """Return the p of the norm in which parameters are measured. It is the request's p if the algorithm supports
+        every p.
 
         Args:
             given: The request's assumptions.
@@ -187,7 +196,7 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Constants in their ranges.
+    """The constants of a spec, each of which is inside its range.
 
     Attributes:
         values: The values by name. A constant with a default always has one.
@@ -216,12 +225,12 @@ def read_assumptions(
         needed: Further inputs that the theorem needs, by name, such as the spec's dimension; None marks a missing one.
 
     Raises:
-        InvalidValue: If a constant is outside its range, or the algorithm has none of this name.
+        InvalidValue: If a constant is outside its range, or the algorithm has no constant of this name.
     """
     names = [assumption.name for assumption in known]
     for name in given:
         if name not in names:
-            there_are = f"it has {', '.join(names)}" if names else "no theorem of its own asks for any"
+            there_are = f"it has {', '.join(names)}" if names else "it has none, because no theorem covers it"
             raise InvalidValue(
                 f"this algorithm has no assumption {name!r}; {there_are}",
                 code="unknown_assumption",

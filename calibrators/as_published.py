@@ -1,4 +1,4 @@
-"""The paper's own calibration, checked by the engine: it decides whether the printed noise meets the target."""
+"""This module judges the noise that a paper prints. The accounting engine decides whether it meets the target."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from accounting.events import Event
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
 
-#: If the printed noise exceeds the least that meets the target by at most this ratio, it is not called loose.
+#: Printed noise is called loose only if it exceeds the least noise that meets the target by more than this ratio.
 _SLACK = 1.01
 
 
 class Verdict(StrEnum):
-    """The verdict on the noise that a paper prints, for one spec."""
+    """A verdict on the noise that a paper prints, for one spec."""
 
     SOUND = "sound"
-    """It meets the target, and less noise would hardly do."""
+    """The noise meets the target and is close to the least that does."""
     LOOSE = "loose"
-    """It meets the target with room to spare; `AsPublished.why` says how much."""
+    """The noise meets the target but is larger than needed. `AsPublished.why` says how much."""
     UNSOUND = "unsound"
-    """It misses the target, its conditions fail at this spec, or its proof does."""
+    """The noise misses the target, its conditions fail here, or its proof fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsPublished:
-    """The paper's own calibration at this spec. It is shown for comparison: an unsound one is never executed.
+    """The paper's own calibration at this spec. It is shown for comparison; an unsound calibration is never executed.
 
     Attributes:
-        verdict: The verdict at this spec; None if it takes the engine and the spec does not ask for it.
+        verdict: The verdict at this spec; None if the verdict needs the accounting engine and the spec does not ask for
+            it.
         why: The reason in sentences, with the numbers behind it.
         source: The paper, the theorem and the equation.
         formula: The formula, in LaTeX.
-        noise_multiplier: The printed noise on the sum, over the contribution bound; None if it has none.
-        noise_stddev_on_mean: Its standard deviation on the mean; None if it has none.
+        noise_multiplier: The printed noise on the sum, divided by the contribution bound; None if there is no such
+            number.
+        noise_stddev_on_mean: The standard deviation of the printed noise on the mean; None if there is no such number.
     """
 
     verdict: Verdict | None
@@ -68,22 +70,31 @@ def judge(
         setting: The paper's sampling and relation, in words.
 
     Returns:
-        The verdict and the reason, with the cost that the engine certifies.
+        The verdict and the reason. The reason states the cost that the accounting engine certifies.
 
     Guarantees:
-        - unsound_only_when_certain: the certified lower end of the cost is above the target.
-        - sound_only_when_certain: the certified upper end meets it. Between the two the verdict is unsound, and the
-          reason says that it could not be decided.
+        - unsound_only_when_certain: the certified lower bound on the cost is above the target, or the reason says that
+          the question could not be decided.
+        - sound_only_when_certain: the certified upper bound on the cost meets the target.
     """
     try:
         cost = target.assess(events, relation).value
     except AccountingError as error:
-        return Verdict.UNSOUND, f"The engine has no certificate for the printed noise ({setting}): {error.detail}"
-    at = f"With the printed noise the engine certifies {cost.lower:.6g} to {cost.upper:.6g} ({setting})"
+        return Verdict.UNSOUND, f"The accounting engine cannot certify the printed noise ({setting}): {error.detail}"
+    at = (
+        f"With the printed noise, the accounting engine certifies a cost from {cost.lower:.6g} to {cost.upper:.6g} "
+        f"({setting})"
+    )
     if cost.lower > target.limit:
-        return Verdict.UNSOUND, f"{at}, above the target of {target.limit:.6g}."
+        return Verdict.UNSOUND, f"{at}. This is above the target of {target.limit:.6g}."
     if cost.upper > target.limit:
-        return Verdict.UNSOUND, f"{at}: whether that meets the target of {target.limit:.6g} could not be decided."
+        return Verdict.UNSOUND, (
+            f"{at}. The target of {target.limit:.6g} lies in this range, so it could not be decided whether the "
+            "noise meets it."
+        )
     if needed is not None and printed > _SLACK * needed:
-        return Verdict.LOOSE, f"{at}: it meets the target with {printed / needed:.4g} times the noise that is needed."
-    return Verdict.SOUND, f"{at}, which meets the target of {target.limit:.6g}."
+        return (
+            Verdict.LOOSE,
+            f"{at}. It meets the target with {printed / needed:.4g} times the noise that is needed.",
+        )
+    return Verdict.SOUND, f"{at}. This meets the target of {target.limit:.6g}."

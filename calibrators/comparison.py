@@ -1,5 +1,5 @@
-"""The papers' tables of methods as data: the cost and the utility of each method up to a constant, at the caller's
-sizes.
+"""The papers' tables of methods, as data. They state the cost and the utility of each method up to a constant, at the
+caller's sizes.
 
 All constants of the problem are 1 (Lipschitz constant, smoothness, radius, diameter, moments, initial gap), and so is
 every constant that a table leaves open. The numbers of one table show only how methods grow relative to each other.
@@ -24,11 +24,12 @@ class Setting:
         dataset_size: The number n of records.
         dimension: The dimension d.
         epsilon, delta: The parameters of approximate differential privacy, delta in (0, 1).
-        holder_exponent: alpha of Hoelder smooth losses.
-        condition_number: kappa of strongly convex or Polyak-Lojasiewicz objectives; the strong convexity is 1 / kappa.
-        moment_order: k of heavy-tailed gradients.
-        norm_order: p of l_p geometries, in (1, 2].
-        gaussian_width: The Gaussian width of a constraint set; None is that of the l2 ball, sqrt(d).
+        holder_exponent: The Hoelder exponent alpha of the losses.
+        condition_number: The condition number kappa of strongly convex or Polyak-Lojasiewicz objectives; the strong
+            convexity is 1 / kappa.
+        moment_order: The order k of the bounded moment of heavy-tailed gradients.
+        norm_order: The order p of l_p geometries, in (1, 2].
+        gaussian_width: The Gaussian width of a constraint set; None takes the width of the l2 ball, sqrt(d).
 
     Raises:
         InvalidValue: If a number is outside its range.
@@ -58,17 +59,17 @@ class Setting:
 
     @property
     def log_delta(self) -> float:
-        """ln(1/delta)."""
+        """The number ln(1/delta)."""
         return -math.log(self.delta)
 
     @property
     def privacy(self) -> float:
-        """sqrt(d ln(1/delta)) / (n epsilon), of which most rates are made."""
+        """The quantity sqrt(d ln(1/delta)) / (n epsilon), which most rates contain."""
         return math.sqrt(self.dimension * self.log_delta) / (self.dataset_size * self.epsilon)
 
     @property
     def width(self) -> float:
-        """The Gaussian width."""
+        """The Gaussian width of the constraint set."""
         return math.sqrt(self.dimension) if self.gaussian_width is None else self.gaussian_width
 
 
@@ -78,14 +79,14 @@ class Expression:
 
     Attributes:
         formula: The formula in LaTeX. Constants that the table leaves open are 1.
-        value: Its value; None if the table has no formula to evaluate.
+        value: A function that evaluates the formula; None if the table has no formula to evaluate.
     """
 
     formula: str
     value: Callable[[Setting], float] | None = None
 
     def at(self, setting: Setting) -> float | None:
-        """Return the value of the expression; None if it has none or the value is not finite."""
+        """Return the value of the expression. None if there is no formula, or if its value is not finite."""
         if self.value is None:
             return None
         try:
@@ -105,7 +106,7 @@ class Row:
         utility: The quantity that the table measures.
         gradients: Number of single-record gradients; None if the table does not say.
         algorithm: The method's name in this service, if it is available.
-        remark: Known errors and omissions.
+        remark: Known errors and omissions in the paper's row.
     """
 
     method: str
@@ -126,7 +127,7 @@ class Table:
         source: The paper and the table.
         measure: The meaning of ``utility``.
         rows: The rows, in the paper's order.
-        lower_bound: A rate that no private method beats, up to its constant; None if the paper has none.
+        lower_bound: A rate that no private method beats, up to a constant; None if the paper states none.
         remark: A remark that holds for all rows.
     """
 

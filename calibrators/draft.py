@@ -1,4 +1,4 @@
-"""Drafts are requests with the values that are chosen for them by the presets `practical` and `theorem`."""
+"""A draft is a request together with the values that the preset `practical` or `theorem` chooses for it."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from calibrators.theorem_choices import Beside, missing_constants, note, with_th
 
 
 class Draft:
-    """A spec with choices for what it leaves out. Some are made at once, from public sizes; the others when it is
-    calibrated.
+    """A spec with choices for the values that it leaves out. Some choices are made at once, from public sizes. The
+    others are made when the spec is calibrated.
 
     Args:
         name: The algorithm's name; None takes DP-Adam, or the first algorithm that trains the model.
         spec: The request.
-        preset: The preset. None takes `theorem` if the spec names an algorithm and gives constants of its theorem, and
-            otherwise `practical`.
+        preset: The preset. None takes `theorem` if the request names an algorithm and gives constants of its theorem.
+            Otherwise, None takes `practical`.
         objective: The public facts about the objective.
 
     Guarantees:
-        - what_is_given_stays: no member that the spec has is changed.
-        - public_numbers_alone: the choices are functions of the arguments, which hold no row.
+        - what_is_given_stays: no value that the spec gives is changed.
+        - public_numbers_alone: the choices are functions of the arguments, and the arguments contain no rows.
 
     Raises:
         InvalidValue: If there is no such algorithm, if the preset `theorem` is asked for without an algorithm, or if a
             number is outside its range.
-        NoCostInFilter: If no algorithm is named, and the target is pure DP, which no algorithm that is chosen by
-            default has.
+        NoCostInFilter: If no algorithm is named and the target is pure DP. No algorithm that is chosen by default has
+            pure DP.
     """
 
     def __init__(self, name: str | None, spec: Spec, preset: Preset | None, objective: Objective) -> None:
         if name is None and preset is Preset.THEOREM:
             raise InvalidValue(
-                "the preset theorem takes the theorem of an algorithm: name one, or take the preset practical",
+                "the preset theorem needs an algorithm: name one, or take the preset practical",
                 code="missing",
                 pointer=("algorithm",),
             )
@@ -65,14 +65,14 @@ class Draft:
 
     @property
     def spec(self) -> Spec:
-        """Return the spec with what is chosen so far."""
+        """Return the spec with the choices that were made so far."""
         return self._partial.spec
 
     def calibrate(self) -> Calibration:
-        """Calibrate, and choose what the algorithm says is missing, one thing after the other.
+        """Calibrate the spec. Each time the algorithm reports that a value is missing, choose the value and try again.
 
         Raises:
-            As `calibrators.registry.calibrate`, if no rule chooses what it then finds missing.
+            As `calibrators.registry.calibrate`, if a value is missing that no rule chooses.
         """
         while True:
             derived = self._partial.derived()
@@ -88,7 +88,8 @@ class Draft:
                 return self._explained(replace(self._within_work(calibration, spec), derived=derived))
 
     def calibrate_sizes(self) -> tuple[Spec, Calibration]:
-        """Calibrate, and choose the sizes that the theorem leaves open, and the failure probability of its bound.
+        """Calibrate the spec. Choose only the sizes that the theorem leaves open, and the failure probability of its
+        bound.
 
         No constant of the problem is chosen.
 
@@ -103,10 +104,10 @@ class Draft:
                     raise
 
     def _within_work(self, calibration: Calibration, spec: Spec) -> Calibration:
-        """Return the calibration, with fewer steps if the theorem's are more work than is done by default.
+        """Return the calibration. It has fewer steps if the theorem's steps are more work than is done by default.
 
         Raises:
-            InvalidValue: If the theorem's steps are far more work, and cannot be fewer.
+            InvalidValue: If the theorem's steps are far more work, and their number cannot be reduced.
         """
         if spec.unknown is Unknown.ITERATIONS or not calibration.plan.is_executable:
             return calibration
@@ -119,13 +120,15 @@ class Draft:
         return found
 
     def _explained(self, calibration: Calibration) -> Calibration:
-        """Return the calibration with its choices, and with the theorem's choices beside them."""
+        """Return the calibration with its choices, and with what the theorem would have chosen."""
         choices = with_theorem(self._partial.algorithm, self._partial.choices, self._of_theorem())
         said = note(self._partial.algorithm, self._asked, calibration, choices)
         return replace(calibration, choices=choices, theorem_note=said)
 
     def _of_theorem(self) -> Beside:
-        """Return what the theorem chooses where the preset chose otherwise, if the theorem has a bound of its own."""
+        """Return the theorem's gradient bound and step size for members that the preset chose differently. The result
+        is empty if the theorem chooses no gradient bound.
+        """
         names = {choice.name for choice in self._partial.choices} & {BOUND, STEP_SIZE}
         if self._partial.algorithm.theorem_bound is None or not names:
             return Beside()
@@ -145,9 +148,11 @@ class Draft:
         try:
             found = Draft(self.algorithm, asked, Preset.THEOREM, self._partial.objective).calibrate()
         except AccountingError as error:
-            return Beside(nothing, f"The theorem has no choice here: {error.detail.rstrip('.')}.")
+            return Beside(nothing, f"The theorem chooses no value for this request: {error.detail.rstrip('.')}.")
         phase = found.plan.phases[0]
-        assert isinstance(phase, BoundedSteps), "whoever bounds gradients by a theorem takes such steps"
+        assert isinstance(phase, BoundedSteps), (
+            "algorithms whose theorem chooses the gradient bound have steps of this type"
+        )
         size = phase.step_size
         values = {BOUND: phase.gradient_bound.to_json(), STEP_SIZE: list(size) if isinstance(size, tuple) else size}
         return Beside({name: values[name] for name in names}, " ".join(found.warnings))

@@ -1,8 +1,9 @@
-"""The calibration of a run that is evaluated on held-out rows: training and evaluation share one target.
+"""This module calibrates a run that is evaluated on held-out rows. The training and the evaluation share one target.
 
-The noise of the evaluation comes first, from a small share of the target. The training is then calibrated for what is
-left. That remainder is first guessed as if the training were one Gaussian mechanism, for which squares of mu add up.
-Then it is corrected until the certified cost of both together meets the target. No guarantee rests on the guess.
+First, the noise of the evaluation is computed from a small share of the target. Then the training is calibrated for the
+rest of the target. The rest is first guessed as if the training were one Gaussian mechanism, for which squares of mu
+add up. The guess is then corrected until the certified cost of training and evaluation together meets the target. The
+privacy guarantee does not depend on the guess.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from calibrators.held_out import EVALUATION_NOISE, HeldOutEvaluation
 from calibrators.presets import Objective, Preset
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec
 
-#: The share of the target, in squares of mu, that an evaluation takes unless its noise is given. The training's noise
-#: rises by about a twentieth.
+#: The share of the target that an evaluation takes unless its noise is given. Shares are measured in squares of mu.
+#: With this share, the noise of the training is about a twentieth larger than without an evaluation.
 SHARE = 0.1
-#: The share of the target that must be used, and the most plans for which the certified cost is computed.
+#: The search for a plan stops when the certified cost is at least this share of the target, or after this many plans.
 _USED, _TRIES = 0.99, 8
 #: The factor on the noise at which the slope of the cost is measured.
 _MORE = 1.05
@@ -47,8 +48,8 @@ class EvaluatedRun:
     """A run whose model is evaluated on held-out rows.
 
     Attributes:
-        algorithm, spec, preset, facts: As in `calibrators.draft.Draft`. The target is that of training and
-            evaluation together.
+        algorithm, spec, preset, facts: As in `calibrators.draft.Draft`. The target is for training and evaluation
+            together.
         noise_multiplier: The noise multiplier of the evaluation; None takes a share of the target.
     """
 
@@ -67,19 +68,20 @@ class EvaluatedRun:
 
         Raises:
             Unsupported: If Gaussian noise has no cost under the target.
-            Unreachable: If the evaluation alone misses the target, or leaves nothing that a training meets.
-            As `calibrators.draft.Draft.calibrate` does.
+            Unreachable: If the evaluation alone misses the target, or if no training meets the rest of the target. As
+            `calibrators.draft.Draft.calibrate` does.
         """
         relation = self.spec.neighboring_relation
-        assert relation is not None, "held-out rows are private, and their budget has a relation"
+        assert relation is not None, "a run with held-out rows has a budget, and a budget has a neighbouring relation"
         target = _gaussian(self.spec.target)
         alone = solve_noise(lambda noise: (Event(Gaussian(noise)),), relation, target).value
         evaluation = HeldOutEvaluation(self._noise(alone))
         left = 1.0 - (alone / evaluation.noise_multiplier) ** 2
         if left <= 0.0:
             raise Unreachable(
-                f"the evaluation alone meets {target.say(target.limit)} with a noise multiplier of {alone:.6g} or "
-                f"more, and the training needs a part of the target: give more than {alone:.6g}, or leave it out",
+                f"the evaluation alone needs a noise multiplier of {alone:.6g} to meet "
+                f"{target.say(target.limit)}, and the training needs a part of the target: give a "
+                f"noise_multiplier above {alone:.6g}, or leave it out",
                 pointer=("evaluation", "noise_multiplier"),
             )
         noise = alone / math.sqrt(left)
@@ -94,12 +96,12 @@ class EvaluatedRun:
                 best = replace(found, plan=plan, achieved=achieved, choices=self._choices(found, evaluation))
                 if used >= _USED:
                     break
-            # The level falls more slowly than the noise rises, because the evaluation's part does not change.
+            # The level falls more slowly than the noise rises, because the evaluation's part of the cost does not change.
             noise *= (used / ((1.0 + _USED) / 2.0)) ** (1.0 / (left * slope))
         if best is None:
             raise Unreachable(
-                f"no training beside the evaluation was found that meets {target.say(target.limit)}; give the "
-                "evaluation more noise, or leave it out",
+                f"no training was found that meets {target.say(target.limit)} together with the evaluation; "
+                "give the evaluation more noise, or leave the evaluation out",
                 pointer=("evaluation",),
             )
         return best
@@ -117,15 +119,15 @@ class EvaluatedRun:
         if self.noise_multiplier is not None:
             return found.choices
         reason = (
-            f"The evaluation takes {SHARE:.0%} of the target in squares of mu. The training is calibrated for the "
-            "rest, with about a twentieth more noise than it would have alone."
+            f"The evaluation takes {SHARE:.0%} of the target, measured in squares of mu. The training is "
+            "calibrated for the rest. It has about a twentieth more noise than without the evaluation."
         )
         value = evaluation.noise_multiplier
         return (*found.choices, Choice("evaluation.noise_multiplier", value, reason, "docs/concepts/held_out_rows.md"))
 
 
 def _gaussian(target: Target | OpenEpsilon | OpenDelta) -> Target:
-    """Return the target, if a Gaussian mechanism has a cost under it.
+    """Return the target if a Gaussian mechanism has a cost under this kind of target.
 
     Raises:
         Unsupported: If Gaussian noise has no cost under the target.
@@ -133,8 +135,8 @@ def _gaussian(target: Target | OpenEpsilon | OpenDelta) -> Target:
     if not isinstance(target, PureDpTarget | BudgetTarget | OpenEpsilon | OpenDelta):
         return target
     raise Unsupported(
-        "an evaluation on held-out rows has Gaussian noise: give an approximate_dp, zcdp, gaussian_dp or attack_risk "
-        "target, or leave evaluation out",
+        "an evaluation on held-out rows uses Gaussian noise, which has no cost under this target: give an "
+        "approximate_dp, zcdp, gaussian_dp or attack_risk target, or leave evaluation out",
         pointer=("target", "kind"),
     )
 

@@ -12,26 +12,27 @@ from calibrators.spec import Calibration, Spec
 from calibrators.theorem_choices import ITS_OWN
 from calibrators.work import FEWEST_STEPS, PATIENCE, UNCAPPED, WORK, minutes_of, work_of
 
-#: The share of the allowed work at which the search aims, because some algorithms take larger batches with fewer steps.
+#: The search aims at this share of the allowed work. Some algorithms take larger batches if they have fewer steps, so
+#: the work falls more slowly than the number of steps.
 _AIM = 0.9
 
 
 def within_work(
     algorithm: Algorithm, spec: Spec, calibration: Calibration, dimension: int, *, accepts: bool
 ) -> tuple[Calibration, Choice | None]:
-    """Return a calibration whose steps are no more work than is done by default, and the choice that makes it so.
+    """Return a calibration whose steps are no more work than is done by default, and the choice of the number of steps.
 
     A number of steps that the spec gives is never reduced.
 
     Args:
-        algorithm: The algorithm, whose record names the number that reduces its steps.
+        algorithm: The algorithm. Its record names the member of a request that sets the number of steps.
         spec: The whole spec.
         calibration: The calibration of the spec, whose plan is executable.
         dimension: The number of parameters, or an assumed number.
-        accepts: Whether the request asks for the theorem's number of steps, however large it is.
+        accepts: Whether the request asks for the theorem's number of steps, even if that number is large.
 
     Raises:
-        InvalidValue: If the theorem's steps are far more work, and cannot be fewer.
+        InvalidValue: If the theorem's steps are far more work, and their number cannot be reduced.
     """
     count, plan = algorithm.fewer_steps, calibration.plan
     given = StepCount.INNER_ITERATIONS in spec.assumptions if count is StepCount.INNER_ITERATIONS else spec.iterations
@@ -49,8 +50,9 @@ def within_work(
         return replace(calibration, warnings=(*calibration.warnings, f"The theorem chooses {takes}.")), None
     if count is None:
         raise InvalidValue(
-            f"the theorem of {plan.algorithm} chooses {takes}, and allows no fewer. Ask for the preset theorem to take "
-            "them all the same, or take an algorithm that is quicker: without a name, one is chosen",
+            f"the theorem of {plan.algorithm} chooses {takes}, and does not allow fewer. To run all of them, "
+            "ask for the preset theorem. For a quicker run, leave algorithm out: a quicker algorithm is then "
+            "chosen",
             code="too_much_work",
             pointer=("algorithm",),
         )
@@ -65,15 +67,18 @@ def _takes(steps: int, work: float) -> str:
 
 
 def _said(found: Calibration, name: str, number: int, theorem: int, takes: str) -> tuple[Calibration, Choice]:
-    """Return the calibration with a warning about fewer steps than the theorem's, and the choice that it made."""
+    """Return the calibration with a warning that it has fewer steps than the theorem chooses, and the choice that
+    reduced them.
+    """
     warning = (
-        f"{name} is {number} instead of the theorem's {theorem}, which means {takes}. The bounds of this answer hold "
-        f"for the fewer steps; if it has no bounds, nothing is promised. For more steps, give {name}."
+        f"{name} is {number} instead of the theorem's {theorem}. The theorem's number means {takes}. The bounds "
+        "in this answer hold for the smaller number of steps; without bounds, nothing is promised about the "
+        f"error. For more steps, give {name}."
     )
     choice = Choice(
         name,
         number,
-        f"As many as take about a minute of one core. The theorem's number means {takes}.",
+        f"The number of steps that takes about a minute of one core. The theorem's number means {takes}.",
         "docs/concepts/practical_defaults.md",
         theorem,
         ITS_OWN,
@@ -84,7 +89,7 @@ def _said(found: Calibration, name: str, number: int, theorem: int, takes: str) 
 def _fewer(
     algorithm: Algorithm, spec: Spec, calibration: Calibration, count: StepCount, dimension: int
 ) -> tuple[Calibration, int]:
-    """Return a calibration with fewer steps, and the number that reduces them."""
+    """Return a calibration with fewer steps, and the value of the member that sets their number."""
     number, fewest, found = calibration.plan.iterations, FEWEST_STEPS, calibration
     if count is StepCount.INNER_ITERATIONS:
         [inner] = (each.value for each in calibration.hyperparameters if each.name == count)

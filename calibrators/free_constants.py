@@ -1,4 +1,6 @@
-"""Constants of theorems that the user may choose, because they are not facts about the records."""
+"""This module lists constants of theorems that the user may choose freely, because they are not facts about the
+records.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FreeConstant:
-    """A constant that a theorem needs, although it holds for every value of it.
+    """A constant for which a theorem needs some value, although the theorem holds for every value.
 
     Attributes:
         value: The chosen value.
@@ -23,12 +25,14 @@ class FreeConstant:
 
 _RADIUS = 5.0
 FREE_CONSTANTS: Mapping[str, FreeConstant] = {
-    "radius": FreeConstant(_RADIUS, "Parameters are kept within it; noise and bounds grow with it."),
-    "diameter": FreeConstant(2.0 * _RADIUS, f"Of parameters within {_RADIUS:g} of the centre."),
-    "norm_order": FreeConstant(1.5, "Between the l1 norm and the l2 norm of parameters."),
-    "failure_probability": FreeConstant(0.1, "The bound then holds nine times in ten."),
-    "weak_convexity": FreeConstant(
-        1.0, "The loss is convex, so that any number above 0 is right.", of_convex_losses=True
+    "radius": FreeConstant(
+        _RADIUS, "Parameters are kept within this radius. The noise and the bounds grow with the radius."
     ),
-    "localization_power": FreeConstant(1.0, "The least power of the theorem."),
+    "diameter": FreeConstant(
+        2.0 * _RADIUS, f"The diameter of a ball of radius {_RADIUS:g}, in which parameters are kept."
+    ),
+    "norm_order": FreeConstant(1.5, "The midpoint between the l1 norm (1) and the l2 norm (2) of parameters."),
+    "failure_probability": FreeConstant(0.1, "With this value, the bound holds with probability 0.9."),
+    "weak_convexity": FreeConstant(1.0, "The loss is convex, so every value above 0 is valid.", of_convex_losses=True),
+    "localization_power": FreeConstant(1.0, "The smallest power that the theorem allows."),
 }

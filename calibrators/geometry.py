@@ -1,4 +1,5 @@
-"""Domains, in which parameters lie, and penalties, which are added to the loss without looking at data.
+"""This module defines domains, which contain the parameters, and penalties, which are added to the loss without looking
+at data.
 
 Both are public, so applying them to a result that is already noisy costs no privacy. All domains are centred at 0.
 """
@@ -19,7 +20,7 @@ Coordinate = Annotated[float, Real(-1e12)]
 
 @dataclass(frozen=True, slots=True)
 class L2Ball(Described):
-    """Parameters of l2 norm at most ``radius``."""
+    """The parameters of l2 norm at most ``radius``."""
 
     kind: ClassVar[str] = "l2_ball"
     radius: Length
@@ -27,16 +28,16 @@ class L2Ball(Described):
 
 @dataclass(frozen=True, slots=True)
 class L1Ball(Described):
-    """Parameters of l1 norm at most ``radius``."""
+    """The parameters of l1 norm at most ``radius``."""
 
-    # This is the convex hull of +-radius e_j.
+    # The ball is the convex hull of the vertices +radius e_j and -radius e_j, for all coordinates j.
     kind: ClassVar[str] = "l1_ball"
     radius: Length
 
 
 @dataclass(frozen=True, slots=True)
 class LpBall(Described):
-    """Parameters of l_p norm at most ``radius``, p = ``norm_order``."""
+    """The parameters of l_p norm at most ``radius``, p = ``norm_order``."""
 
     kind: ClassVar[str] = "lp_ball"
     norm_order: Annotated[float, Real(1.0, 1e3, open_lower=True)]
@@ -45,7 +46,7 @@ class LpBall(Described):
 
 @dataclass(frozen=True, slots=True)
 class Simplex(Described):
-    """Nonnegative parameters that sum to ``scale``."""
+    """The nonnegative parameters that sum to ``scale``."""
 
     kind: ClassVar[str] = "simplex"
     scale: Length
@@ -53,14 +54,14 @@ class Simplex(Described):
 
 @dataclass(frozen=True, slots=True)
 class Box(Described):
-    """Each parameter in [``lower``, ``upper``]."""
+    """All parameters are in [``lower``, ``upper``]."""
 
     kind: ClassVar[str] = "box"
     lower: Coordinate
     upper: Coordinate
 
     def __post_init__(self) -> None:
-        Described.__post_init__(self)  # a dataclass with slots is a new class, in which `super` would not look
+        Described.__post_init__(self)  # `super()` fails here: `dataclass(slots=True)` replaces the class by a new one
         if self.upper < self.lower:
             raise InvalidValue(
                 f"upper must not be below lower, got [{self.lower!r}, {self.upper!r}]", pointer=("upper",)
@@ -72,7 +73,9 @@ Domain = L2Ball | L1Ball | LpBall | Simplex | Box
 
 @dataclass(frozen=True, slots=True)
 class L2Penalty(Described):
-    """strength / 2 times the squared l2 norm of the parameters. It is not clipped: it depends on no record."""
+    """A penalty of strength / 2 times the squared l2 norm of the parameters. It is not clipped, because it depends on
+    no record.
+    """
 
     # This penalty makes an objective `strength`-strongly convex.
     kind: ClassVar[str] = "l2"
@@ -81,7 +84,7 @@ class L2Penalty(Described):
 
 @dataclass(frozen=True, slots=True)
 class L1Penalty(Described):
-    """strength times the l1 norm of the parameters."""
+    """A penalty of strength times the l1 norm of the parameters."""
 
     kind: ClassVar[str] = "l1"
     strength: Length
@@ -94,17 +97,17 @@ PENALTIES: dict[str, type[Penalty]] = {cls.kind: cls for cls in (L2Penalty, L1Pe
 
 
 def domain_from_json(value: Mapping[str, object]) -> Domain:
-    """Read what a domain's `to_json` wrote, or the same with numbers as canonical strings."""
+    """Read a domain from the output of its `to_json`. Numbers may also be canonical strings."""
     return from_json(value, DOMAINS)
 
 
 def penalty_from_json(value: Mapping[str, object]) -> Penalty:
-    """Read what a penalty's `to_json` wrote, or the same with numbers as canonical strings."""
+    """Read a penalty from the output of its `to_json`. Numbers may also be canonical strings."""
     return from_json(value, PENALTIES)
 
 
 def largest_norm(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
-    """Return the l_p norm, p = ``norm_order``, of the domain's longest point.
+    """Return the l_p norm of the domain's longest point, with p = ``norm_order``.
 
     >>> largest_norm(L1Ball(2.0), dimension=9), largest_norm(Box(-1.0, 0.5), dimension=9)
     (2.0, 3.0)
@@ -120,9 +123,10 @@ def largest_norm(domain: Domain, dimension: int, norm_order: float = 2.0) -> flo
 
 
 def diameter(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
-    """Return the largest distance of two points of the domain, in the l_p norm with p = ``norm_order``.
+    """Return the largest distance between two points of the domain, in the l_p norm with p = ``norm_order``.
 
-    For a ball it is twice the norm of the longest point: e_1 or (1, .., 1)/d^(1/q), depending on which norm is larger.
+    For the unit ball of an l_q norm, the diameter is twice the l_p norm of the ball's longest point. This point is e_1
+    if p >= q, and (1, .., 1)/d^(1/q) otherwise.
 
     >>> diameter(Simplex(1.0), dimension=3, norm_order=1.0), diameter(Box(-1.0, 0.5), dimension=4)
     (2.0, 3.0)

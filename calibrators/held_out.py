@@ -1,8 +1,8 @@
-"""The evaluation of a released model on held-out rows, as a part of the plan, so that its cost is known before anything
-is drawn.
+"""This module describes the evaluation of a released model on held-out rows. The evaluation is part of the plan, so its
+cost is known before any noise is drawn.
 
-It stands beside the phases and is not a step of the training, so code that carries out phases need not know of it. It
-releases one vector with Gaussian noise (`trainer.held_out`).
+The evaluation is not one of the plan's phases, so code that carries out phases does not handle it. It releases one
+vector with Gaussian noise (`trainer.held_out`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from accounting.canonical import Json
 from accounting.described import Real
 from accounting.events import Event, Gaussian
 
-#: The range of the noise of an evaluation. More noise would have too many digits on the grid of `trainer.held_out`.
+#: The range of an evaluation's noise multiplier. Larger noise would need too many digits on the grid of numbers that
+#: `trainer.held_out` uses.
 EVALUATION_NOISE = Real(0.01, 4096.0, "Noise on each coordinate over the bound on a row's contribution.")
 
 
@@ -24,7 +25,7 @@ class HeldOutEvaluation:
     """One noisy vector of sums over held-out rows, from which every metric is computed.
 
     Attributes:
-        noise_multiplier: The standard deviation of the noise on each coordinate, over the bound on a row's
+        noise_multiplier: The standard deviation of the noise on each coordinate, divided by the bound on a row's
             contribution.
 
     Raises:
@@ -49,5 +50,5 @@ class HeldOutEvaluation:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> HeldOutEvaluation:
-        """Read what `to_json` wrote. Canonical bytes have numbers as strings."""
+        """Read an evaluation from the output of `to_json`. Numbers may also be canonical strings."""
         return cls(float(value["noise_multiplier"]))

@@ -1,4 +1,6 @@
-"""Choices of what a theorem leaves open or cannot do without: sizes, free constants, the longest gradient."""
+"""This module chooses values that a theorem leaves open or needs: sizes, free constants and the length of the longest
+gradient.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,19 @@ from calibrators.practical import CLIP, TUNED, choose_batch_size
 from calibrators.theorem_choices import ANY_VALUE, LONGEST, NO_LONGEST
 from calibrators.work import FEWEST_STEPS
 
-#: Epochs of variance-reduced steps.
+#: The default number of epochs of algorithms with variance-reduced steps.
 USUAL_EPOCHS = 5
 
-_CHOICE = "A choice, and not a fact about the records: give your own where you know better."
+_CHOICE = "This value is a choice, not a fact about the records: give your own value if you know a better one."
 
 
 def choose_missing(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
-    """Choose the value that an algorithm finds missing. Return False if no rule chooses it, or if it has been chosen
-    before.
+    """Choose the value that an algorithm reports as missing. Return False if no rule chooses it, or if it has been
+    chosen before.
     """
     if len(pointer) == 2 and pointer[0] == "assumptions":
         return _choose_constant(partial, str(pointer[1]))
-    # A theorem that has its constants may choose the rest itself.
+    # Once the theorem has all its constants, it may choose the rest itself.
     if _choose_any_constant(partial):
         return True
     if pointer == ("gradient_bound",) and partial.spec.gradient_bound is None:
@@ -30,9 +32,9 @@ def choose_missing(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool
 
 
 def _choose_size(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
-    """Choose the size that an algorithm finds missing.
+    """Choose the size that an algorithm reports as missing.
 
-    Return False if it is no size, or if it has been chosen before.
+    Return False if the missing value is not a size, or if it has been chosen before.
     """
     if pointer == ("iterations",) and partial.spec.iterations is None:
         _choose_length(partial)
@@ -44,7 +46,9 @@ def _choose_size(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
 
 
 def choose_form(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
-    """Choose the value that an algorithm finds missing, if it is a size or the failure probability of its bound."""
+    """Choose the value that an algorithm reports as missing, if it is a size or the failure probability of the
+    algorithm's bound.
+    """
     if pointer == ("assumptions", "failure_probability"):
         return _choose_constant(partial, "failure_probability")
     return _choose_size(partial, pointer)
@@ -53,7 +57,8 @@ def choose_form(partial: PartialSpec, pointer: tuple[str | int, ...]) -> bool:
 def _choose_length(partial: PartialSpec) -> None:
     """Choose the number of steps, or of epochs, that a theorem leaves open."""
     in_epochs = any(assumption.name == "inner_iterations" for assumption in partial.algorithm.assumptions)
-    # In some algorithms every step reads records of its own, the first step half of all records.
+    # In some algorithms every step reads records that no other step reads, and the first step reads half of all
+    # records.
     most = max(1, partial.spec.dataset_size // 2)
     steps = USUAL_EPOCHS if in_epochs else min(FEWEST_STEPS, most)
     reason = f"The theorem leaves the number of {'epochs' if in_epochs else 'steps'} open. {_CHOICE}"
@@ -61,18 +66,23 @@ def _choose_length(partial: PartialSpec) -> None:
 
 
 def _choose_any_constant(partial: PartialSpec) -> bool:
-    """Choose a constant that the theorem cannot do without, if one is open that the user may choose."""
+    """Choose a missing constant that the theorem needs, if there is one that the user may choose freely."""
     return any(_choose_constant(partial, name) for name in partial.missing())
 
 
 def _choose_longest_gradient(partial: PartialSpec) -> bool:
-    """Clip at the longest gradient if it is known, so that clipping does not change the theorem's steps."""
+    """Set the clip threshold to the length of the longest gradient, if it is known. Then clipping does not change the
+    theorem's steps.
+    """
     longest = partial.objective.derive(2.0, partial.spec.assumptions).get("lipschitz")
     value = CLIP if longest is None else longest
     reason = (
-        "No rule of the theorem: small against gradients of features in [-1, 1]."
+        "The theorem has no rule for this value. It is small compared with the gradients of features in [-1, 1]."
         if longest is None
-        else "The declared bounds make no gradient longer, so that none is changed, as the theorem has it."
+        else (
+            "By the declared bounds, no gradient is longer than this. Clipping therefore changes no gradient, as "
+            "the theorem requires."
+        )
     )
     bound, said = Clip(value), NO_LONGEST if longest is None else LONGEST
     theorem = None if longest is None else bound.to_json()
@@ -89,7 +99,7 @@ def _choose_longest_gradient(partial: PartialSpec) -> bool:
 
 
 def _choose_constant(partial: PartialSpec, name: str) -> bool:
-    """Choose a constant. Return False if no rule chooses it, or if it is given."""
+    """Choose a value for a constant. Return False if no rule chooses one, or if the request gives the constant."""
     if name in partial.spec.assumptions or name not in FREE_CONSTANTS:
         return False
     constant = FREE_CONSTANTS[name]

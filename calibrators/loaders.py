@@ -1,8 +1,8 @@
-"""Loaders of records: the batches that they can make, and the cost of not sampling them.
+"""This module describes loaders of records: the batches that they can make, and the cost if batches are not sampled.
 
-Batches that are not sampled are not amplified. Noise that is correlated over the steps of a fixed order makes up for
-most of that. Its error is compared with that of fresh noise, both with the same batches and with Poisson batches, at
-one target.
+Without sampling there is no privacy amplification. With a fixed order of records, noise that is correlated over steps
+makes up for most of this loss. Its error is compared with the error of fresh noise, both with the same batches and with
+Poisson batches, at the same target.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from calibrators.correlation import Alternative
 
 
 class Loader(StrEnum):
-    """A way in which loaders make batches."""
+    """The way in which a loader makes batches."""
 
     POISSON = "poisson"
-    """Each record is drawn for itself in every step, or whatever else an algorithm asks for."""
+    """Each step draws each record independently, or samples as the algorithm asks."""
     SHUFFLED = "shuffled"
-    """Each epoch goes through all records, in another order."""
+    """Each epoch goes through all records, in a new order."""
     FIXED_ORDER = "fixed_order"
     """Each epoch goes through all records, in the same order."""
 
 
-#: The schemes that each loader can carry out, the best first. A loader that samples can carry out all of them. The cost
-#: of shuffled epochs does not depend on the way in which orders are made, so it also holds for a fixed order.
+#: The sampling schemes that each loader can carry out, the best first. A loader that samples can carry out all schemes.
+#: The cost of shuffled epochs does not depend on how the orders are made, so it also holds for a fixed order.
 _SCHEMES: Mapping[Loader, tuple[type[Sampling], ...]] = {
     Loader.SHUFFLED: (ShuffledEpochs, DisjointBatches, FullBatch),
     Loader.FIXED_ORDER: (FixedOrderEpochs, ShuffledEpochs, DisjointBatches, FullBatch),
@@ -36,7 +36,7 @@ _SCHEMES: Mapping[Loader, tuple[type[Sampling], ...]] = {
 
 
 def scheme_of(loader: Loader, samplings: Sequence[type[Sampling]]) -> type[Sampling] | None:
-    """Return the scheme with which the loader serves an algorithm; None if it cannot.
+    """Return the sampling scheme with which the loader can serve an algorithm; None if there is none.
 
     >>> scheme_of(Loader.SHUFFLED, (Poisson, ShuffledEpochs)).kind, scheme_of(Loader.SHUFFLED, (CyclicPoisson,))
     ('shuffled_epochs', None)
@@ -54,10 +54,11 @@ class Batches:
         algorithm: The name of an algorithm that takes such batches.
         sampling: The kind of sampling.
         bands: The number of bands of the noise; 1 is fresh noise in every step.
-        noise_multiplier: The standard deviation of the normal numbers that make up the noise, over the bound.
+        noise_multiplier: The standard deviation of the normal numbers that make up the noise, divided by the
+            contribution bound.
         error: The root mean square error of the sums of gradients that training follows, in contribution bounds.
-        ratio: The error over that of fresh noise without sampling.
-        is_possible: Whether the loader can make them.
+        ratio: This error divided by the error of fresh noise without sampling.
+        is_possible: Whether the loader can make these batches.
     """
 
     algorithm: str
@@ -71,11 +72,11 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class LoaderAdvice:
-    """The error of a loader's batches beside that of Poisson batches, and choices with smaller errors.
+    """A comparison of a loader's batches with Poisson batches, and choices with smaller errors.
 
     Attributes:
         loader: The loader, which makes the batches.
-        detail: The loss compared with Poisson batches, in sentences.
+        detail: The loss of accuracy compared with Poisson batches, in sentences.
         ranked: The ways of making batches, the least error first.
     """
 
@@ -85,12 +86,12 @@ class LoaderAdvice:
 
 
 def advice_of(loader: Loader, alternatives: Sequence[Alternative], correlating: str, independent: str) -> LoaderAdvice:
-    """Return the advice that follows from the numbers of bands under both samplings.
+    """Return the advice that follows from the alternatives under both kinds of sampling.
 
     Args:
         loader: The loader, which makes the batches.
-        alternatives: The alternatives of a calibration in a fixed order, under a relation under which sampled batches
-            are accounted, too.
+        alternatives: The alternatives of a calibration in a fixed order. Its neighbouring relation must be one under
+            which sampled batches are accounted, too.
         correlating, independent: Names of the algorithms with correlated noise and with fresh noise.
     """
     alone = next(each for each in alternatives if each.bands == 1 and each.sampling == FixedOrderEpochs.kind)
@@ -122,14 +123,15 @@ def _sentences(loader: Loader, ranked: Sequence[Batches]) -> Sequence[str]:
     found = []
     if loader is not Loader.POISSON and poisson is not None:
         found.append(
-            f"Your loader cannot sample by Poisson: {alone.algorithm} without amplification has "
-            f"{1.0 / poisson.ratio:.3g} times the error of the sums that it would have with it."
+            f"Your loader cannot draw Poisson batches. Without amplification by sampling, {alone.algorithm} has "
+            f"{1.0 / poisson.ratio:.3g} times the error of the gradient sums that it would have with Poisson "
+            "batches."
         )
     if loader is not Loader.POISSON and fixed is not None:
         where = (
-            "With one order for all epochs, which your loader would have to keep,"
+            "If your loader keeps the same order in all epochs,"
             if loader is Loader.SHUFFLED
-            else "In its order"
+            else "In the loader's fixed order,"
         )
         found.append(
             f"{where} {fixed.algorithm} with {fixed.bands} bands has {100.0 * (1.0 - fixed.ratio):.0f} % less error."
@@ -137,7 +139,7 @@ def _sentences(loader: Loader, ranked: Sequence[Batches]) -> Sequence[str]:
     best = ranked[0]
     if loader is Loader.POISSON and poisson is not None and best.error < poisson.error:
         found.append(
-            f"{best.algorithm} with {best.bands} bands has {100.0 * (1.0 - best.error / poisson.error):.0f} % less "
-            f"error of the sums than {poisson.algorithm} with Poisson batches."
+            f"{best.algorithm} with {best.bands} bands has {100.0 * (1.0 - best.error / poisson.error):.0f} % "
+            f"less error of the gradient sums than {poisson.algorithm} with Poisson batches."
         )
     return found

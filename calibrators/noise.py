@@ -1,4 +1,6 @@
-"""The open quantity of a spec, solved by the accounting engine: the events of equal steps that meet the target."""
+"""This module solves for the open quantity of a spec with the accounting engine. The result is an event of equal steps
+that meets the target.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,11 @@ from calibrators.provenance import Provenance
 from calibrators.release import LAST_ITERATE, Release
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 
-#: Advice to use correlated noise instead of shuffled epochs: its number of bands, and the most steps for which it is
-#: given.
+#: Limits for the advice to use correlated noise instead of shuffled epochs: the number of bands that it considers, and
+#: the most steps for which it is given.
 _BANDS_OF_ADVICE, _STEPS_OF_ADVICE = 16, 100_000
 #: A function from noise multiplier, number of steps and batch size to the event of all steps. It must be hashable,
-#: because solutions are kept.
+#: because solutions are cached.
 EventOf = Callable[[float, int, int], Event]
 
 
@@ -56,11 +58,11 @@ class Steps:
 
     Attributes:
         event: The steps.
-        noise_multiplier: The noise on the sum, over the contribution bound.
+        noise_multiplier: The noise on the sum, divided by the contribution bound.
         batch_size: The nominal batch size.
         value: The value of the quantity that was solved for.
-        achieved: The certified cost, in the target's own number; its upper end meets the target.
-        next_achieved: For an integer, the cost of the next integer, which does not meet it.
+        achieved: The certified cost, in the number that the target limits. Its upper bound meets the target.
+        next_achieved: If an integer was solved for, the cost of the next integer, which does not meet the target.
     """
 
     event: Event
@@ -73,19 +75,20 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class GaussianSteps:
-    """The event of Gaussian steps under a kind of sampling, whose parameters follow from the public sizes.
+    """A function that makes the event of Gaussian steps under a kind of sampling. The sampling's parameters follow from
+    the public sizes.
 
-    An epoch of allocated or shuffled batches has so many steps that its batches are, on average, no larger than
-    requested. The same holds for blocks, into which all steps together are cut.
+    An epoch of allocated or shuffled batches has enough steps that its batches are, on average, no larger than
+    requested. The same holds for blocks. All steps together are cut into blocks.
 
     Attributes:
         sampling: The kind of sampling.
         dataset_size: The declared number of records.
         relation: The neighbouring relation. It decides how disjoint batches are cut: by position if neighbours have the
-            same positions; otherwise each record draws its own batch. It also decides whether truncated batches hold
-            records or, if the number of records is private, slots.
-        max_batch_size: The largest size of truncated batches, of which a random subset is kept.
-        slots: For truncated batches, the most records that there may be.
+            same positions; otherwise each record draws its own batch. It also decides what is counted in truncated
+            batches: records, or slots if the number of records is private.
+        max_batch_size: The largest size of truncated batches. A random subset of this size is kept from a larger batch.
+        slots: For truncated batches, the largest possible number of records.
 
     >>> GaussianSteps("poisson", 100, NeighboringRelation.REPLACE_ONE)(2.0, 5, 10).sampling.sampling_probability
     0.1
@@ -123,7 +126,7 @@ class GaussianSteps:
         return found
 
     def _truncated(self, share: float) -> TruncatedPoisson:
-        assert self.max_batch_size is not None, "whoever asks has seen to it"
+        assert self.max_batch_size is not None, "solve_gaussian_steps has checked max_batch_size"
         if self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
             assert self.slots is not None, "as above"
             return TruncatedPoisson(share, self.max_batch_size, self.slots, truncation="random_slots")
@@ -141,21 +144,21 @@ class GaussianSteps:
         steps = -(-self.dataset_size // batch_size)
         if steps > MAX_COUNT:
             raise InvalidValue(
-                f"an epoch of batches of {batch_size} has {steps} steps, and {MAX_COUNT:.0e} are the most: batch_size "
-                f"must be at least {-(-self.dataset_size // MAX_COUNT)}",
+                f"with batch_size {batch_size}, an epoch has {steps} steps, and at most {MAX_COUNT:.0e} are "
+                f"allowed: batch_size must be at least {-(-self.dataset_size // MAX_COUNT)}",
                 pointer=("batch_size",),
             )
         return steps
 
 
 def one_mechanism(noise_multiplier: float, _iterations: int, _batch_size: int) -> Event:
-    """Return a whole run as one Gaussian mechanism, if its steps share the cost whatever their number is."""
+    """Return a whole run as one Gaussian mechanism, for steps whose total cost does not depend on their number."""
     return Event(Gaussian(noise_multiplier))
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Everything on which the privacy of the steps depends. A field that is None is solved for."""
+    """Everything on which the privacy of the steps depends. The field that is None is solved for."""
 
     event_of: EventOf
     unknown: Unknown
@@ -171,7 +174,7 @@ class _Question:
     def events(
         self, *, noise_multiplier: float | None = None, iterations: int | None = None, batch_size: int | None = None
     ) -> tuple[Event]:
-        """Return the steps with the unknown filled in."""
+        """Return the event of the steps, with a value for the unknown quantity."""
         noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         steps = self.iterations if iterations is None else iterations
         size = self.batch_size if batch_size is None else batch_size
@@ -204,8 +207,8 @@ def calibration_of(
         spec: The spec that was asked for.
         steps: The steps, in which nothing is left open.
         phase: The phase that is carried out.
-        noise_scales: The answer if the noise is solved for and has scales of its own. With None, the answer is the
-            noise multiplier.
+        noise_scales: The noise scales, which are the answer if the noise is solved for and the phase has its own
+            scales. With None, the answer is the noise multiplier.
         domain, penalty, release: The plan's domain, penalty and release.
         hyperparameters, utility, missing, as_published: As in `Calibration`.
         warnings: Warnings in addition to those of the accounting engine.
@@ -230,17 +233,17 @@ def _of_schedule(event: Event) -> tuple[str, ...]:
     if not isinstance(event.sampling, ShuffledEpochs):
         return ()
     return (
-        "Shuffled epochs are charged without amplification: every epoch costs one full batch. Under random_allocation "
-        "every record is read once an epoch, too, and the same noise costs less.",
+        "Shuffled epochs are charged without amplification: every epoch costs as much as one full batch. With "
+        "random_allocation, every record is also read once per epoch, and the same noise costs less.",
         *_in_a_fixed_order(event.count, event.sampling.steps_per_epoch),
     )
 
 
 def _in_a_fixed_order(steps: int, steps_per_epoch: int) -> tuple[str, ...]:
-    """Return the gain from noise that is correlated over steps, for a loader that cannot sample.
+    """Return a sentence about the gain from noise that is correlated over steps, for loaders that cannot sample.
 
-    In either order, a record has one step in each epoch. With at most as many bands as an epoch has steps, these steps
-    cost the same with correlated noise.
+    With shuffled epochs and with a fixed order, a record takes part in one step of each epoch. If there are at most as
+    many bands as steps in an epoch, these steps cost the same with correlated noise.
     """
     bands = min(_BANDS_OF_ADVICE, steps_per_epoch)
     if steps <= steps_per_epoch or bands == 1 or steps > _STEPS_OF_ADVICE:
@@ -248,22 +251,22 @@ def _in_a_fixed_order(steps: int, steps_per_epoch: int) -> tuple[str, ...]:
     workload = Workload(steps)
     less = 1.0 - optimal(workload, bands).mean / evaluated(workload, (1.0,))[0]
     return (
-        "Where a loader cannot sample: with the batches in the same order in every epoch and noise that is correlated "
-        f"over {bands} steps, as dp_bandmf with fixed_order_epochs has it, the sums of gradients have "
-        f"{100.0 * less:.0f} % less error at the same cost.",
+        "If your loader cannot sample, dp_bandmf with fixed_order_epochs may be better. It takes the batches "
+        f"in the same order in every epoch and correlates the noise over {bands} steps. The sums of gradients "
+        f"then have {100.0 * less:.0f} % less error at the same cost.",
     )
 
 
 def gaussian_event(spec: Spec) -> GaussianSteps:
-    """Return the usual event of a spec's steps."""
+    """Return the function that makes the event of a spec's Gaussian steps."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
     return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation, spec.max_batch_size, spec.slots)
 
 
 def solve_gaussian_steps(spec: Spec) -> Steps:
-    """Return the spec's Gaussian steps, with what it leaves open solved for.
+    """Return the spec's Gaussian steps. The quantity that the spec leaves open is solved for.
 
-    Full batches need no batch size; one pass over disjoint batches needs it, or the number of steps.
+    Full batches need no batch size. One pass over disjoint batches needs the batch size or the number of steps.
 
     Raises:
         As `solve_steps`, and:
@@ -276,16 +279,16 @@ def solve_gaussian_steps(spec: Spec) -> Steps:
         spec = _one_pass(spec)
     if spec.sampling == Blocks.kind and spec.unknown is Unknown.ITERATIONS:
         raise Unsupported(
-            "more steps in as many blocks cost less, so there is no largest number to solve for; give iterations, "
-            "or use random_allocation",
+            "with the same number of blocks, more steps cost less, so there is no largest number of steps to "
+            "solve for; give iterations, or use random_allocation",
             pointer=("solve_for",),
         )
     if spec.sampling == TruncatedPoisson.kind:
-        spec.need("max_batch_size", "the most records of a batch, of which a random subset is kept")
+        spec.need("max_batch_size", "the largest batch size; a random subset of this size is kept from a larger batch")
         if spec.unknown is Unknown.BATCH_SIZE:
             raise Unsupported(
-                "it is not proved that larger truncated batches cost more, so the largest one cannot be found; give "
-                "batch_size, or use poisson",
+                "there is no proof that larger truncated batches cost more, so the largest batch that meets "
+                "the target cannot be found; give batch_size, or use poisson",
                 pointer=("solve_for",),
             )
     batch_size = spec.batch_size
@@ -301,16 +304,24 @@ def solve_gaussian_steps(spec: Spec) -> Steps:
 
 
 def _one_pass(spec: Spec) -> Spec:
-    """Return the spec of disjoint batches with both sizes, which together take no more records than there are."""
+    """Return the spec of disjoint batches with its batch size and number of steps filled in. The batches use no more
+    records than there are.
+    """
     if spec.unknown in (Unknown.BATCH_SIZE, Unknown.ITERATIONS):
         raise _nothing_to_solve_for(spec, "batch size" if spec.unknown is Unknown.BATCH_SIZE else "number of steps")
     size, steps, records = spec.batch_size, spec.iterations, spec.dataset_size
     if steps is None:
-        size = spec.need("batch_size", "or iterations: the size of the disjoint batches, or their number")
+        size = spec.need(
+            "batch_size", "give the size of the disjoint batches, or give iterations, which is their number"
+        )
         return replace(spec, iterations=records // size)
     if size is None:
         if steps > records:
-            raise InvalidValue(f"{records} records fill {records} disjoint batches at most", pointer=("iterations",))
+            raise InvalidValue(
+                f"iterations must be at most {records}: there are {records} records, and disjoint batches need "
+                "at least one each",
+                pointer=("iterations",),
+            )
         return replace(spec, batch_size=records // steps)
     check_one_pass(size, steps, records)
     return spec
@@ -324,16 +335,16 @@ def check_one_pass(size: int, steps: int, records: int) -> None:
     """
     if size * steps > records:
         raise InvalidValue(
-            f"{steps} disjoint batches of {size} need {size * steps} records, and dataset_size is {records}: "
-            f"iterations must be at most {records // size}",
+            f"iterations must be at most {records // size}: {steps} disjoint batches of {size} need "
+            f"{size * steps} records, but dataset_size is {records}",
             pointer=("iterations",),
         )
 
 
 def _nothing_to_solve_for(spec: Spec, what: str) -> Unsupported:
     return Unsupported(
-        f"the cost of {spec.sampling} leaves no {what} to solve for; use poisson, without_replacement or "
-        "random_allocation",
+        f"with {spec.sampling} sampling there is no {what} to solve for, because the cost does not depend on "
+        "it; use poisson, without_replacement or random_allocation",
         pointer=("solve_for",),
     )
 
@@ -352,14 +363,14 @@ def solve_steps(
     Args:
         spec: The given spec.
         event_of: The event of the steps; hashable, since solutions are remembered by it.
-        iterations, batch_size: The algorithm's own sizes if the spec leaves them to it; None for a size that is solved
-            for.
+        iterations, batch_size: The sizes of the steps, which the algorithm chooses if the spec leaves them open. None
+            for a size that is solved for.
         largest_batch: The largest batch for which there are events; None is all records.
         least_noise: The smallest noise multiplier at which there are events.
 
     Guarantees:
-        never_misses: the certified upper end at the returned value meets the target.
-        integers_are_largest: one more iteration, or one more record in the batch, would miss it.
+        never_misses: the certified upper bound on the cost at the returned value meets the target.
+        integers_are_largest: one more iteration, or one more record in the batch, would miss the target.
 
     Raises:
         Unsupported: If the unknown does not change the cost that the target limits.
@@ -384,7 +395,9 @@ def solve_steps(
 
 @contextmanager
 def pointed_at_sampling() -> Iterator[None]:
-    """Let refusals point at the sampling or noise in the request, and not into events, which nobody wrote."""
+    """Make refusals point at the sampling or the noise in the request. Without this, they would point into events,
+    which the user did not write.
+    """
     try:
         yield
     except Unsupported as error:
@@ -399,8 +412,7 @@ def pointed_at_sampling() -> Iterator[None]:
 
 @lru_cache(maxsize=256)
 def _solve(asked: _Question) -> Steps:
-    """Solve for the steps. Answers are remembered, so that a calibration and its run, or a sweep over utility, solve
-    once."""
+    """Solve for the steps. Answers are cached: a calibration and its run, or a sweep over utility, solve only once."""
     relation, target = asked.relation, asked.target
     if isinstance(target, OpenEpsilon):
         return _steps(asked, asked.events(), solve_epsilon(asked.events(), relation, target.delta))

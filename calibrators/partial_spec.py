@@ -1,4 +1,6 @@
-"""A spec in the making: what a request gives, and each choice that was made for what it leaves out."""
+"""A partial spec holds the values that a request gives, and each choice that was made for a value that the request
+leaves out.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ from calibrators.choices import Choice
 from calibrators.presets import Objective, Preset
 from calibrators.spec import Spec
 
-#: Members of a request that the theorem of an algorithm with a bound of its own chooses, too.
+#: Members of a request that a preset chooses, and that a theorem chooses, too, if it chooses the gradient bound.
 BOUND, STEP_SIZE = "gradient_bound", "hyperparameters.step_size"
 
 
 class PartialSpec:
-    """What a request gives, and what was chosen for it so far.
+    """The values that a request gives, and the values that were chosen for it so far.
 
     Attributes:
         algorithm: The algorithm's record.
-        spec: The request with what was chosen for it.
-        preset: The preset that chooses what is left.
+        spec: The request with the values that were chosen for it.
+        preset: The preset that chooses the values that are still missing.
         objective: The public facts about the objective.
         choices: The choices, in the order in which they were made.
     """
@@ -44,30 +46,32 @@ class PartialSpec:
         theorem_reason: str = "",
         **fields: Any,
     ) -> None:
-        """Make a choice.
+        """Record a choice and set its fields in the spec.
 
         Args:
             member, value, reason, source, theorem, theorem_reason: As in `Choice`.
-            fields: The fields of the spec that the choice sets.
+            fields: The fields of the spec that the choice sets, with their values.
         """
         self.spec = replace(self.spec, **fields)
         self.choices.append(Choice(member, value, reason, source, theorem, theorem_reason))
 
     def derived(self) -> Mapping[str, float]:
-        """Return the constants for the theorem; none if step size and privacy need no theorem."""
+        """Return the derived constants that the theorem needs. The result is empty if neither the step size nor the
+        privacy needs a theorem.
+        """
         if self.spec.step_size is not None and self.algorithm.gradient_bound_required:
             return {}
         return self.known()
 
     def known(self) -> dict[str, float]:
-        """Return the constants that the algorithm takes and that follow from the declared bounds."""
+        """Return those of the algorithm's constants that follow from the declared bounds."""
         names = {assumption.name for assumption in self.algorithm.assumptions}
         given = self.spec.assumptions
         known = self.objective.derive(self.algorithm.order_of_norm(given, self.spec.domain), given)
         return {name: value for name, value in known.items() if name in names and name not in given}
 
     def missing(self) -> list[str]:
-        """Return the constants that the theorem cannot do without, and that are neither given nor known."""
+        """Return the names of the constants that the theorem needs and that are neither given nor known."""
         known = {**self.known(), **self.spec.assumptions}
         return [
             each.name

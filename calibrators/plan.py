@@ -1,13 +1,13 @@
-"""The Plan: calibrators make it, the ledger charges it and the trainer executes it. It is one object, so they cannot
-disagree.
+"""This module defines the Plan. Calibrators make a plan, the ledger charges it, and the trainer executes it. All of
+them use the same object, so they cannot disagree.
 
-A plan is a tuple of phases. A phase holds the privacy event of its steps and everything else the trainer needs to
-carry them out: for noisy gradient steps, the trainer draws the batches from ``event.sampling``, scales the noise by
-``event.mechanism.noise_multiplier`` and stops after ``event.count`` steps. The ledger charges the tuple of the same
-events. Between processes, a plan travels as canonical JSON and is identified by the hash of those bytes.
+A plan is a tuple of phases. A phase holds the privacy event of its steps and everything else the trainer needs to carry
+them out: for noisy gradient steps, the trainer draws the batches from ``event.sampling``, scales the noise by
+``event.mechanism.noise_multiplier`` and stops after ``event.count`` steps. The ledger charges the events of all phases.
+Between processes, a plan travels as canonical JSON and is identified by the hash of those bytes.
 
-The JSON leaves out fields with their default (no domain, no penalty, the last point is released, no evaluation), so the
-bytes of a plan do not change when a later version has more fields.
+The JSON leaves out fields that have their default value (no domain, no penalty, the last point is released, no
+evaluation). So the bytes of a plan stay the same when a later version adds fields.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from calibrators.phases import PHASES
 from calibrators.phases.structured import Noise, StructuredPhase
 from calibrators.release import LAST_ITERATE, Release, WeightedAverage, release_from_json
 
-#: The most numbers in a schedule of step sizes.
+#: The most step sizes in a schedule.
 MAX_SCHEDULE = 100_000
-#: The largest k such that a trainer accepts coefficients of correlated noise that are whole multiples of 2^-k.
+#: Coefficients of correlated noise must be whole multiples of 2 to the minus this number.
 MAX_COEFFICIENT_BITS = 20
-#: The numeric types in which a plan can be carried out. A plan that names none was made for the first.
+#: The numeric types in which a plan can be carried out. A plan without a type was made for the first one.
 DTYPES = (FLOAT64, FLOAT32) = ("float64", "float32")
 
 
@@ -53,7 +53,7 @@ class Clip(Described):
     """Clip each record's gradient to an l2 norm.
 
     Attributes:
-        max_grad_norm: The length to which a longer gradient is scaled down.
+        max_grad_norm: The largest length. A longer gradient is scaled down to this length.
     """
 
     kind: ClassVar[str] = "clip"
@@ -61,7 +61,7 @@ class Clip(Described):
 
     @property
     def contribution_bound(self) -> float:
-        """Largest l2 norm of one record's contribution to the sum, in gradient units."""
+        """The largest l2 norm of one record's contribution to the sum, in gradient units."""
         return self.max_grad_norm
 
 
@@ -71,15 +71,15 @@ class Normalize(Described):
 
     Attributes:
         regularizer: The number r. The contribution g / (r + |g|) is shorter than 1, so the contribution bound is 1 for
-            every r; noise must never be scaled by it (Yang et al. 2022, eq. (3)).
+            every r. The noise must never be scaled by r (Yang et al. 2022, eq. (3)).
     """
 
     kind: ClassVar[str] = "normalize"
-    regularizer: Annotated[float, Real(0.0, 1e12, "In gradient units. It never scales the noise.")]
+    regularizer: Annotated[float, Real(0.0, 1e12, "The number r, in gradient units. It never scales the noise.")]
 
     @property
     def contribution_bound(self) -> float:
-        """Largest l2 norm of one record's contribution to the sum; a pure number."""
+        """The largest l2 norm of one record's contribution to the sum; a pure number."""
         return 1.0
 
 
@@ -90,14 +90,15 @@ GRADIENT_BOUNDS: dict[str, type[GradientBound]] = {cls.kind: cls for cls in (Cli
 
 @dataclass(frozen=True, slots=True)
 class BoundedSteps(ABC):
-    """Equal noisy gradient steps. Each one samples, bounds each record's gradient, sums, adds noise, divides and steps.
+    """Equal noisy gradient steps. Each step draws a batch, bounds each record's gradient, sums the gradients, adds
+    noise, divides the sum and updates the parameters.
 
     Attributes:
-        event: The privacy event of the steps; its count is their number.
+        event: The privacy event of the steps. The event's count is the number of steps.
         gradient_bound: The way in which one record's gradient is bounded before the sum.
         divisor: The public constant by which the noisy sum is divided (the nominal batch size).
-        step_size: The factor of the update: one number for all steps, or one for each. It is None in a plan that was
-            made for its privacy alone, which no trainer accepts.
+        step_size: The step size: one number for all steps, or one number for each step. None in a plan that was made
+            only to compute its privacy; no trainer accepts such a plan.
     """
 
     event: Event
@@ -111,7 +112,7 @@ class BoundedSteps(ABC):
         if isinstance(self.step_size, Sequence):
             if len(self.step_size) != self.steps or self.steps > MAX_SCHEDULE:
                 raise InvalidValue(
-                    f"a schedule must have one step size for each of at most {MAX_SCHEDULE} steps",
+                    f"a schedule must have one step size for each step, and at most {MAX_SCHEDULE} steps",
                     pointer=("step_size",),
                 )
             object.__setattr__(self, "step_size", tuple(_step_size(value) for value in self.step_size))
@@ -120,25 +121,25 @@ class BoundedSteps(ABC):
 
     @abstractmethod
     def check_event(self) -> None:
-        """Refuse an event of another kind.
+        """Refuse an event that does not fit these steps.
 
         Raises:
-            InvalidValue: If the steps are not charged by such an event.
+            InvalidValue: If the event does not have the mechanism or the batches of these steps.
         """
 
     @property
     @abstractmethod
     def noise_multiplier(self) -> float:
-        """The standard deviation of the normal numbers that make up the noise, over the contribution bound."""
+        """The standard deviation of the normal numbers that make up the noise, divided by the contribution bound."""
 
     @property
     def steps(self) -> int:
-        """Number of steps that a trainer carries out."""
+        """The number of steps that a trainer carries out."""
         return self.event.count
 
     @property
     def batch_size(self) -> int:
-        """Nominal number of records that a step reads."""
+        """The nominal number of records that a step reads."""
         return self.divisor
 
     @property
@@ -152,26 +153,28 @@ class BoundedSteps(ABC):
 
     @property
     def noise_stddev_on_sum(self) -> float:
-        """Standard deviation per coordinate of the normal numbers on the sum of contributions, in their unit."""
+        """The standard deviation per coordinate of the normal numbers in the noise on the sum of contributions, in the
+        unit of contributions.
+        """
         return self.noise_multiplier * self.gradient_bound.contribution_bound
 
     @property
     def noise_stddev_on_mean(self) -> float:
-        """Return the noise's standard deviation on the mean: after the division by the public divisor."""
+        """Return the standard deviation of the noise on the mean, after the division by the public divisor."""
         return self.noise_stddev_on_sum / self.divisor
 
     @property
     def smallest_bound(self) -> float:
-        """The bound on a record's contribution, in its unit."""
+        """The bound on a record's contribution, in the unit of contributions."""
         return self.gradient_bound.contribution_bound
 
     @property
     def smallest_noise(self) -> float:
-        """The noise on a sum over the contribution bound."""
+        """The noise on a sum, divided by the contribution bound."""
         return self.noise_stddev_on_sum / self.gradient_bound.contribution_bound
 
     def smallest_change(self, radius: float) -> float | None:
-        """Return None: gradients are summed, and not their changes."""
+        """Return None, because these steps sum gradients, not changes of gradients."""
         return None
 
     def noise(self, relation: NeighboringRelation) -> Noise:
@@ -197,11 +200,13 @@ class Phase(BoundedSteps):
 
     def check_event(self) -> None:
         if not isinstance(self.event.mechanism, Gaussian):
-            raise InvalidValue("a phase of noisy gradient steps has a gaussian event", pointer=("event", "mechanism"))
+            raise InvalidValue(
+                "a phase of noisy gradient steps must have a gaussian event", pointer=("event", "mechanism")
+            )
 
     @property
     def noise_multiplier(self) -> float:
-        assert isinstance(self.event.mechanism, Gaussian), "as a phase sees to"
+        assert isinstance(self.event.mechanism, Gaussian), "check_event has refused other mechanisms"
         return self.event.mechanism.noise_multiplier
 
 
@@ -209,13 +214,14 @@ class Phase(BoundedSteps):
 class CorrelatedSteps(BoundedSteps):
     """Noisy gradient steps whose noise is correlated: step t adds x_t = (z_t - sum over j >= 1 of c_j x_(t-j)) / c_0.
 
-    The z_t are independent normal numbers, and `noise_stddev_on_sum` is their standard deviation. The privacy analysis
-    concerns the sums of steps with C applied, plus z, and a trainer forms exactly these numbers. For that it needs
-    coefficients that are whole numbers over a power of two. The more bits they have, the coarser is the grid of sums
-    and noise.
+    The z_t are independent normal numbers, and `noise_stddev_on_sum` is their standard deviation. The c_j are the
+    coefficients of the matrix C. The privacy analysis applies C to the sums of the steps and adds z, and a trainer
+    computes exactly these numbers. So the coefficients must be whole multiples of a power of two. The more bits they
+    have, the coarser the grid of sums and noise.
 
     Attributes:
-        momentum: The beta of m_t = beta m_(t-1) + mean_t, by which a step moves.
+        momentum: The momentum beta. Step t moves along m_t = beta m_(t-1) + mean_t, where mean_t is the noisy mean
+            gradient.
     """
 
     kind: ClassVar[str] = "correlated_steps"
@@ -229,26 +235,25 @@ class CorrelatedSteps(BoundedSteps):
     def check_event(self) -> None:
         if not isinstance(self.event.mechanism, CorrelatedGaussian):
             raise InvalidValue(
-                "steps with correlated noise have a correlated_gaussian event", pointer=("event", "mechanism")
+                "steps with correlated noise must have a correlated_gaussian event", pointer=("event", "mechanism")
             )
         if not isinstance(self.event.sampling, CyclicPoisson | FixedOrderEpochs):
             raise InvalidValue(
-                f"steps with correlated noise have {CyclicPoisson.kind} batches or {FixedOrderEpochs.kind}, not "
-                f"{self.event.sampling.kind}",
+                f"steps with correlated noise must have {CyclicPoisson.kind} or {FixedOrderEpochs.kind} "
+                f"batches, not {self.event.sampling.kind}",
                 pointer=("event", "sampling"),
             )
         for index, value in enumerate(self.coefficients):
             if value > 1.0 or not math.ldexp(value, MAX_COEFFICIENT_BITS).is_integer():
                 raise InvalidValue(
-                    f"a trainer needs coefficients that are multiples of 2^-{MAX_COEFFICIENT_BITS} and at most 1; got "
-                    f"{value!r}",
+                    f"coefficients must be multiples of 2^-{MAX_COEFFICIENT_BITS} and at most 1; got {value!r}",
                     pointer=("event", "mechanism", "coefficients", index),
                 )
 
     @property
     def coefficients(self) -> tuple[float, ...]:
         """The coefficients c_0, c_1, ... of C."""
-        assert isinstance(self.event.mechanism, CorrelatedGaussian), "as the phase sees to"
+        assert isinstance(self.event.mechanism, CorrelatedGaussian), "check_event has refused other mechanisms"
         return self.event.mechanism.coefficients
 
     @property
@@ -258,13 +263,13 @@ class CorrelatedSteps(BoundedSteps):
 
     @property
     def whole_coefficients(self) -> tuple[int, ...]:
-        """The coefficients as multiples of 2 to the minus `coefficient_bits`."""
+        """The coefficients, divided by 2^-`coefficient_bits` so that they are whole numbers."""
         bits = self.coefficient_bits
         return tuple(int(math.ldexp(value, bits)) for value in self.coefficients)
 
     @property
     def noise_multiplier(self) -> float:
-        assert isinstance(self.event.mechanism, CorrelatedGaussian), "as the phase sees to"
+        assert isinstance(self.event.mechanism, CorrelatedGaussian), "check_event has refused other mechanisms"
         return self.event.mechanism.noise_multiplier
 
     def to_json(self) -> dict[str, Json]:
@@ -276,18 +281,18 @@ AnyPhase = Phase | CorrelatedSteps | StructuredPhase
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A complete description of a run, which is both charged and executed.
+    """A complete description of a run. The same plan is charged and executed.
 
     Attributes:
-        algorithm: The name in the registries of calibrators and of trainers.
-        dataset_size: The declared public number of records; never a realised count.
+        algorithm: The algorithm's name in the registries of calibrators and of trainers.
+        dataset_size: The declared public number of records, never the actual count.
         neighboring_relation: The relation under which the events are accounted.
         phases: The steps, in order.
-        domain: The set that contains every point; None is all of R^d.
+        domain: The set that contains every point; None means all of R^d.
         penalty: The penalty that is added to the mean loss; None for none.
-        release: The point, or average of points, that is the model.
+        release: The point, or the average of points, that is released as the model.
         engine: The version of the accounting engine that solved for the noise.
-        dtype: The numeric type of the stored rows, the logits and the sums of pieces: "float64" or "float32".
+        dtype: The numeric type of the stored rows, the logits and the partial sums: "float64" or "float32".
         evaluation: The evaluation of the model on held-out rows after the last step; None without one.
     """
 
@@ -305,7 +310,7 @@ class Plan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dataset_size", read_integer("dataset_size", self.dataset_size, 1, MAX_DATASET_SIZE))
         if not self.phases:
-            raise InvalidValue("a plan has at least one phase", pointer=("phases",))
+            raise InvalidValue("a plan must have at least one phase", pointer=("phases",))
         if self.dtype not in DTYPES:
             raise InvalidValue(f"dtype must be {one_of(DTYPES)}, got {self.dtype!r}", pointer=("dtype",))
         if isinstance(self.release, WeightedAverage) and len(self.release.weights) != self.iterations:
@@ -313,21 +318,21 @@ class Plan:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The privacy events of the whole plan, which a ledger charges. The event of an evaluation comes last."""
+        """The privacy events of the whole plan, for a ledger to charge. The event of an evaluation comes last."""
         evaluation = () if self.evaluation is None else (self.evaluation.event,)
         return (*(phase.event for phase in self.phases), *evaluation)
 
     @property
     def iterations(self) -> int:
-        """Number of steps that a trainer carries out."""
+        """The number of steps that a trainer carries out."""
         return sum(phase.steps for phase in self.phases)
 
     def cost_of_prefix(self, steps: int) -> tuple[Event, ...]:
-        """Return the events of the first ``steps`` steps, which cover everything that a run has released if it stops
-        there.
+        """Return the events of the first ``steps`` steps. They cover everything that a run has released if it stops
+        after these steps.
 
-        An aggregate is charged as a whole from its first step on. An evaluation may be drawn once the last step is
-        taken, and not before.
+        A phase whose single event covers all its steps is charged as a whole from its first step on. The noise of an
+        evaluation may be drawn only after the last step.
 
         Raises:
             InvalidValue: If ``steps`` is negative or more than the plan has.
@@ -344,7 +349,7 @@ class Plan:
 
     @property
     def is_executable(self) -> bool:
-        """Return whether every phase has what a trainer needs."""
+        """Return whether every phase has all the numbers that a trainer needs."""
         return all(phase.is_executable for phase in self.phases)
 
     def to_json(self) -> dict[str, Json]:
@@ -368,12 +373,16 @@ class Plan:
         return described
 
     def canonical(self) -> bytes:
-        """Return the bytes that travel between processes and from which the hash is computed."""
+        """Return the canonical bytes of the plan. These bytes travel between processes, and the hash is computed from
+        them.
+        """
         return canonical_bytes(self.to_json())
 
     @property
     def plan_hash(self) -> str:
-        """SHA-256 of the canonical bytes, hexadecimal. Reservation, queue, model file and report carry it."""
+        """The SHA-256 of the canonical bytes, in hexadecimal. The reservation, the queue, the model file and the report
+        all contain it.
+        """
         return sha256_hex(self.canonical())
 
 
@@ -386,7 +395,9 @@ def plan_from_canonical(data: bytes, expected_hash: str) -> Plan:
         InvalidValue: If the bytes have another hash, or are not the canonical bytes of a plan.
     """
     if sha256_hex(data) != expected_hash:
-        raise InvalidValue("the plan's bytes do not have the expected hash; it is refused", code="plan_hash_mismatch")
+        raise InvalidValue(
+            "the plan is refused, because its bytes do not have the expected hash", code="plan_hash_mismatch"
+        )
     try:
         plan = _plan_from_json(json.loads(data))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError):

@@ -1,12 +1,14 @@
-"""The rules of the preset `practical`: choices for what a request leaves out, from public numbers alone.
+"""This module contains the rules of the preset `practical`. They choose the values that a request leaves out, from
+public numbers alone.
 
-A choice depends on declared sizes, declared bounds and the target. No row is looked at, so nothing is charged for it;
-noise and charge are those of the plan that the choices lead to. `docs/concepts/practical_defaults.md` says where the
-rules come from and what they attain.
+A choice depends on declared sizes, declared bounds and the target. No rule looks at a row, so the choices cost no
+privacy. The noise and the charge are computed for the plan that results from the choices.
+`docs/concepts/practical_defaults.md` says where the rules come from and how well they work.
 
-The preset takes DP-Adam if no algorithm is named. Its noise is divided out of its steps, coordinate by coordinate, so
-that one step size serves losses and features in any unit. Algorithms with a `step_rule` get a step size in the same
-way; all others keep the steps of their theorems, and only what these leave open is chosen (`left_open.py`).
+The preset takes DP-Adam if no algorithm is named. Adam divides each coordinate of a step by that coordinate's size,
+noise included, so the same step size works for losses and features in any unit. The preset also chooses a step size for
+the other algorithms with a `step_rule`. All other algorithms keep the steps of their theorems, and the preset chooses
+only the values that the theorems leave open (`left_open.py`).
 """
 
 from __future__ import annotations
@@ -30,19 +32,20 @@ from calibrators.work import FEWEST_STEPS, WORK, affordable_steps
 
 (USUAL,) = (name for name, each in ALGORITHMS.items() if each.is_usual)
 MOST_STEPS = 400
-#: A batch that is sampled is no smaller than this share of the records.
+#: The smallest share of the records in a sampled batch.
 SMALLEST_SHARE = 1 / 64
-#: A sampled batch is no larger than this share if all records at once are more work than a worker has time for.
+#: The largest share of the records in a sampled batch, if batches of all records are more work than a worker has time
+#: for.
 LARGEST_SHARE = 1 / 8
-#: Batches of algorithms that cannot take all records at once.
+#: The share of the records in a batch, for algorithms that cannot take all records at once.
 USUAL_SHARE = 1 / 16
 CLIP, REGULARIZER = 0.5, 0.3
-#: Adam's step size times the root of the number of steps and the sixth root of the number of parameters; and the number
-#: of parameters that is supposed if it is not given.
+#: Adam's step size is ADAM_STEP divided by the square root of the number of steps and by the sixth root of the number
+#: of parameters. USUAL_DIMENSION is the number of parameters that is assumed if none is given.
 ADAM_STEP, USUAL_DIMENSION = 1.8, 100
-#: The ratio of Adam's step sizes for models of numbers and for models of classes.
+#: Adam's step size for models that predict numbers, divided by its step size for models that predict classes.
 NUMBERS = 0.25
-#: The length of all steps of bounded mean gradients together, without noise.
+#: The largest total length of all steps along bounded mean gradients, without noise.
 PATH = 250.0
 AVERAGED_SHARE = 0.5
 
@@ -55,7 +58,7 @@ def choose_algorithm(spec: Spec, objective: Objective) -> Choice:
     """Choose the algorithm: DP-Adam, or the first one that trains the model.
 
     Raises:
-        NoCostInFilter: If the target is pure DP, which Gaussian noise does not have.
+        NoCostInFilter: If the target is pure DP, because Gaussian noise does not have pure DP.
     """
     trained_by = objective.trained_by
     target = spec.target
@@ -64,19 +67,19 @@ def choose_algorithm(spec: Spec, objective: Objective) -> Choice:
         able = [name for name in pure if trained_by is None or name in trained_by]
         instead = f"name {one_of(able)} as algorithm, with its domain, or " if able else ""
         raise NoCostInFilter(
-            "if no algorithm is named, one with Gaussian noise is chosen, which has no pure DP: "
-            f"{instead}ask for approximate_dp, zcdp or gaussian_dp",
+            "without a named algorithm, one with Gaussian noise is chosen, and Gaussian noise cannot meet a "
+            f"target of pure DP: {instead}ask for approximate_dp, zcdp or gaussian_dp",
             code="no_cost_in_filter",
             pointer=("target", "kind"),
         )
     name, source = USUAL, "Li et al. 2022 (arXiv 2110.05679), section 3"
     reason = (
-        "Adam divides each coordinate of the noisy mean by its own size, noise included, so that its step size "
-        "needs to know neither the loss's unit nor the noise."
+        "Adam divides each coordinate of the noisy mean by that coordinate's size, noise included. So its step "
+        "size depends neither on the loss's unit nor on the noise."
     )
     if trained_by is not None and USUAL not in trained_by:
         name = trained_by[0]
-        reason, source = "The first algorithm that trains this model.", find_algorithm(name).source
+        reason, source = "This is the first algorithm in the list that trains this model.", find_algorithm(name).source
     return Choice("algorithm", name, reason, source)
 
 
@@ -101,13 +104,16 @@ def _choose_batches(partial: PartialSpec) -> None:
         fits = float(spec.dataset_size * (spec.dimension or 1)) * (spec.iterations or FEWEST_STEPS) <= WORK
         if spec.batch_size is None and FullBatch in schemes and fits:
             reason = (
-                "Every step takes every record: for the same guarantee that is the least noise on a mean, and the "
-                "work fits a worker."
+                "Every step takes every record. For the same guarantee, this gives the least noise on a mean, "
+                "and a worker has time for the work."
             )
             partial.take("sampling", FullBatch.kind, reason, f"{_DE}; {_PONOMAREVA}", sampling=FullBatch.kind)
         else:
             kind = default_sampling(partial.algorithm, spec.neighboring_relation)
-            reason = "The first of the algorithm's: batches that are drawn anew are amplified by their sampling."
+            reason = (
+                "This is the first sampling scheme of the algorithm. Batches that are drawn anew in each step gain "
+                "privacy amplification."
+            )
             partial.take("sampling", kind, reason, partial.algorithm.source, sampling=kind)
     if partial.spec.batch_size is None and partial.spec.sampling == FullBatch.kind:
         partial.spec = replace(partial.spec, batch_size=spec.dataset_size)
@@ -116,20 +122,23 @@ def _choose_batches(partial: PartialSpec) -> None:
     if partial.spec.sampling == TruncatedPoisson.kind and spec.max_batch_size is None:
         assert partial.spec.batch_size is not None, "it was chosen"
         most = min(2 * partial.spec.batch_size, spec.dataset_size)
-        reason = "Twice the nominal size: a batch is hardly ever cut."
+        reason = "This is twice the nominal size, so a batch is hardly ever truncated."
         partial.take("sampling.max_batch_size", most, reason, TUNED, max_batch_size=most)
 
 
 def choose_batch_size(partial: PartialSpec) -> None:
-    """Choose the batch size by the work that is done by default."""
+    """Choose the batch size from the amount of work that is done by default."""
     records, steps = partial.spec.dataset_size, partial.spec.iterations or FEWEST_STEPS
     if FullBatch in partial.algorithm.samplings and partial.spec.sampling != DisjointBatches.kind:
         affordable = WORK / (steps * (partial.spec.dimension or 1))
         size = math.ceil(min(max(affordable, SMALLEST_SHARE * records), LARGEST_SHARE * records))
-        reason = "The largest batch whose work fits a worker, up to an eighth of the records: more share the noise."
+        reason = (
+            "This is the largest batch that a worker has time for, up to an eighth of the records. In larger "
+            "batches, more records share the noise."
+        )
     else:
         size = math.ceil(USUAL_SHARE * records)
-        reason = "A sixteenth of the records: large batches share the noise."
+        reason = "This is a sixteenth of the records. In large batches, many records share the noise."
     partial.take("batch_size", size, reason, f"{_DE}; {_PONOMAREVA}", batch_size=size)
 
 
@@ -139,8 +148,9 @@ def _choose_iterations(partial: PartialSpec) -> None:
     if spec.sampling == FullBatch.kind:
         steps = min(affordable_steps(spec.dataset_size, spec.dimension or 1), MOST_STEPS)
     reason = (
-        f"Between {FEWEST_STEPS} and {MOST_STEPS}, as many as fit a worker. Under full batches the noise of the "
-        "sum of all steps does not depend on their number, so that more of them cost work alone."
+        f"The number of steps that a worker has time for, between {FEWEST_STEPS} and {MOST_STEPS}. With full "
+        "batches, the noise on the sum of all steps does not depend on their number, so more steps cost only "
+        "work."
     )
     partial.take("iterations", steps, reason, f"Dong, Roth & Su 2022, Corollary 3.3; {TUNED}", iterations=steps)
 
@@ -155,8 +165,8 @@ def _choose_gradient_bound(partial: PartialSpec) -> None:
     if bound is None:
         bound = Clip(CLIP) if partial.algorithm.gradient_bounds == (Clip,) else Normalize(REGULARIZER)
         reason = (
-            "Small against gradients of features in [-1, 1], so that most gradients count by their direction: "
-            "noise is scaled to the bound, and a small one costs little."
+            "This bound is small compared with the gradients of features in [-1, 1], so most gradients count "
+            "only by their direction. The noise is scaled to the bound, so a small bound means little noise."
         )
         source = f"Bu et al. 2022 (arXiv 2206.07136); Li et al. 2022 (arXiv 2110.05679); {TUNED}"
     said = "" if theorem is None else ITS_OWN
@@ -167,32 +177,37 @@ def _choose_step_size(partial: PartialSpec) -> None:
     spec = partial.spec
     steps = sum(stage.iterations for stage in spec.stages) or spec.iterations
     if steps is None:
-        assert spec.batch_size is not None, "one pass over disjoint batches has one of both"
+        assert spec.batch_size is not None, "one pass over disjoint batches has iterations or batch_size"
         steps = max(1, spec.dataset_size // spec.batch_size)
     assert spec.gradient_bound is not None, "it was chosen"
     if partial.algorithm.step_rule is StepRule.COORDINATES:
         size = ADAM_STEP / math.sqrt(steps) / (spec.dimension or USUAL_DIMENSION) ** (1.0 / 6.0)
         reason = (
-            f"{ADAM_STEP:g} over the root of the number of steps and the sixth root of that of parameters. Where "
-            "noise dominates, Adam steps of such a size move a coordinate as far whatever their number is, and the "
-            "noise in a logit grows with the number of parameters."
+            f"The step size is {ADAM_STEP:g}, divided by the square root of the number of steps and by the "
+            "sixth root of the number of parameters. Where noise dominates, Adam steps of this size move a "
+            "coordinate equally far for any number of steps. The noise in a logit grows with the number of "
+            "parameters."
         )
         if partial.objective.predicts_numbers:
             size *= NUMBERS
             reason += (
-                f" Times {NUMBERS:g} for numbers: they lie in [-1, 1], while a class that is nearly sure has "
-                "log-odds of 4 and more, so that parameters have less far to go."
+                f" For models that predict numbers, it is multiplied by {NUMBERS:g}. Numbers lie in [-1, 1], "
+                "while a nearly certain class has log-odds of 4 or more, so the parameters have a shorter way "
+                "to go."
             )
     else:
         size = PATH / (steps * spec.gradient_bound.contribution_bound) * (1.0 - (spec.momentum or 0.0))
         reason = (
-            f"All steps together are at most {PATH:g} long without noise. At a given budget the product of step "
-            "size and number of steps decides, and neither of them alone."
+            f"Without noise, all steps together are at most {PATH:g} long. For a given budget, the result "
+            "depends on the product of step size and number of steps, not on either alone."
         )
     source = f"Panda et al. 2024 (arXiv 2212.04486); {TUNED}"
     partial.take(STEP_SIZE, size, reason, source, step_size=size)
     if spec.averaged_share is None and steps <= MAX_SCHEDULE:
-        reason = "The mean of the last half of the points has less noise than the last one, and costs no privacy."
+        reason = (
+            "The mean of the last half of the points has less noise than the last point, and averaging costs no "
+            "privacy."
+        )
         source = f"{_DE}; Shamir & Zhang 2013 (arXiv 1212.1824)"
         share = AVERAGED_SHARE
         partial.take("hyperparameters.averaged_share", share, reason, source, averaged_share=share)

@@ -1,4 +1,6 @@
-"""The presets that choose what a request leaves out, and what they may know: public facts alone."""
+"""This module defines the presets, which choose the values that a request leaves out, and the facts that they may
+use.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from enum import StrEnum
 
 
 class Preset(StrEnum):
-    """A way to choose what a request leaves out."""
+    """A way to choose the values that a request leaves out."""
 
     PRACTICAL = "practical"
-    """Rules that are known to train well choose. Nothing is proved of what the run attains."""
+    """Rules known to train well choose the values. Nothing is proved about the result."""
     THEOREM = "theorem"
     """The paper's theorem chooses, as far as the declared bounds give its constants."""
 
@@ -21,10 +23,10 @@ class Objective:
     """The public facts about the objective.
 
     Attributes:
-        derive: Takes p of the norm of parameters, and the constants that are given. Returns, by their names, those
-            that follow from these and from the declared bounds.
+        derive: A function of the p of the parameters' norm and of the given constants. It returns, by name, the
+            constants that follow from the given constants and the declared bounds.
         is_convex: Whether the loss is convex in the parameters.
-        predicts_numbers: Whether labels are numbers, which lie in [-1, 1], and not classes.
+        predicts_numbers: Whether the labels are numbers in [-1, 1] rather than classes.
         trained_by: The algorithms that train the model; None if no model is known.
     """
 
@@ -39,5 +41,5 @@ def nothing_derived(_norm_order: float, _given: Mapping[str, float]) -> Mapping[
     return {}
 
 
-#: The objective of a plan about whose model and data nothing is known.
+#: The objective of a plan if nothing is known about the model and the data.
 UNKNOWN_OBJECTIVE = Objective(nothing_derived, is_convex=False)

@@ -1,4 +1,4 @@
-"""The provenance of a number, and how the number scales with the units of losses and parameters."""
+"""This module describes where a number comes from, and how it scales with the units of losses and parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Exponents of the two base units of an optimisation problem.
+    """The exponents of the two base units of an optimisation problem.
 
     A number with these units is multiplied by ``a**loss * b**(parameter + holder * alpha)`` when every loss is
     multiplied by a and every parameter by b, where alpha is the problem's Hoelder exponent.
@@ -17,7 +17,7 @@ class Units:
     Attributes:
         loss: Exponent of the unit of the loss.
         parameter: Exponent of the unit of a parameter.
-        holder: Further exponent of a parameter, per unit of the Hoelder exponent.
+        holder: The further exponent of the unit of a parameter, per unit of the Hoelder exponent.
 
     >>> str(GRADIENT), str(SMOOTHNESS), str(PURE), str(Units(loss=1, parameter=-1, holder=-1))
     ('loss / parameter', 'loss / parameter^2', 'pure number', 'loss / parameter^(1 + alpha)')
@@ -28,7 +28,7 @@ class Units:
     holder: int = 0
 
     def scale(self, loss: float, parameter: float, holder_exponent: float = 0.0) -> float:
-        """Return the factor on a number with these units.
+        """Return the factor by which a number with these units is multiplied.
 
         >>> GRADIENT.scale(loss=10.0, parameter=2.0)
         5.0
@@ -58,18 +58,18 @@ SMOOTHNESS = Units(loss=1, parameter=-2)
 STEP = Units(loss=-1, parameter=2)
 
 
-_NOT_FINITE = "at these constants the formula has no finite value"
+_NOT_FINITE = "the formula has no finite value for the given constants"
 
 
 class ProvenanceKind(StrEnum):
-    """How well a number is known."""
+    """The kind of evidence for a number."""
 
     EXACT = "exact"
-    """Stated by the paper, or verified to equal what it states."""
+    """Stated by the paper, or verified to equal the paper's number."""
     DERIVED = "derived"
     """Proved in this project's documentation, in place of a formula that the paper leaves out or gets wrong."""
     ORDER = "order"
-    """Known up to a constant; the constant that was used is one of the inputs."""
+    """Known only up to a constant. The constant that was used is one of the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,13 @@ class Provenance:
 
     Attributes:
         name: Name in the HTTP contract, such as ``"step_size"``.
-        value: The number, or one number for each step or phase. None if the formula's conditions fail (``assumptions``
-            then says which), or if there is no finite value.
+        value: The number, or one number for each step or phase. None if the formula has no finite value, or if its
+            conditions fail; ``assumptions`` then says which ones.
         formula: The formula, in LaTeX.
         source: The paper, the theorem and the equation.
-        kind: The certainty of the number.
+        kind: The kind of evidence for the number.
         assumptions: The conditions that must hold, in sentences.
-        vacuous: Whether a bound is worse than the trivial one; None for other numbers.
+        vacuous: Whether a bound is no better than the trivial bound; None if the number is not a bound.
         units: The way in which the number scales with the units of losses and parameters.
     """
 

@@ -1,4 +1,4 @@
-"""Refusals of requests that an algorithm cannot fulfil, and warnings about records that no step reads."""
+"""This module refuses requests that an algorithm cannot fulfil, and warns about records that no step reads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ def refuse(
     batch_size: str | None = None,
     step_size: str | None = None,
 ) -> None:
-    """Refuse requests of a spec that an algorithm cannot fulfil.
+    """Refuse a spec that asks for something that an algorithm cannot do.
 
     Args:
-        sizes: The reason why neither the number of steps nor the batch size can be solved for; None if they can.
-        penalty, batch_size, step_size: The reason why the algorithm takes none; None if it takes one.
+        sizes: The reason why the number of steps and the batch size cannot be solved for; None if they can.
+        penalty, batch_size, step_size: The reason why the algorithm does not take this value from a request; None if it
+            does.
 
     Raises:
         Unsupported: If the spec asks for something that the algorithm cannot do.
@@ -31,11 +32,11 @@ def refuse(
 
 
 def unread(spec: Spec, read: int, why: str = "") -> list[str]:
-    """Return a warning if some of the records are in no step.
+    """Return a warning if no step reads some of the records.
 
     Args:
-        read: The number of records that are in some step.
-        why: The reason, in words.
+        read: The number of records that some step reads.
+        why: The reason why records are left over, in words.
     """
     left = spec.dataset_size - read
     return [f"{left} of {spec.dataset_size} records are not read{why and f': {why}'}."] if left > 0 else []

@@ -1,7 +1,7 @@
-"""The algorithms by name, and a calibration by one of them.
+"""This module holds the algorithms by name, and calibrates a spec by one of them.
 
-An algorithm is registered because its file exists: `ALGORITHMS` holds the ``ALGORITHM`` of every module in a paper's
-folder that has one.
+The existence of a file registers its algorithm: `ALGORITHMS` holds the ``ALGORITHM`` of every module in a paper's
+folder that defines one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from calibrators.algorithm import Algorithm
 from calibrators.correlation import Correlation
 from calibrators.spec import Calibration, Spec
 
-#: Lists begin with the algorithm that is known best.
+#: Lists begin with this algorithm, because it is the best-known one.
 FIRST = "dp_sgd"
 
 
 def _records() -> Iterator[Algorithm]:
-    """Yield the record of each module of each paper that has one."""
+    """Yield the ``ALGORITHM`` of each module of each paper, if the module defines one."""
     for paper in iter_modules(calibrators.__path__, "calibrators."):
         if not paper.ispkg:
             continue
@@ -35,16 +35,20 @@ def _records() -> Iterator[Algorithm]:
             if isinstance(record, Algorithm):
                 own_name = module.name.rpartition(".")[2]
                 if record.name != own_name:
-                    raise ValueError(f"{module.name} has a record named {record.name!r}: name it {own_name!r}")
+                    raise ValueError(f"the ALGORITHM of {module.name} is named {record.name!r}: name it {own_name!r}")
                 yield record
 
 
 def _by_name(records: list[Algorithm]) -> dict[str, Algorithm]:
-    """Return the records in the order of lists: the best-known algorithm, then the others by name."""
+    """Return the records in the order in which lists show them: the best-known algorithm first, then the others by
+    name.
+    """
     names = [record.name for record in records]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"several papers have an algorithm named {one_of(twice)}: give each a name of its own")
+        raise ValueError(
+            f"algorithms of several papers are named {one_of(twice)}: give each algorithm a different name"
+        )
     return {record.name: record for record in sorted(records, key=lambda each: (each.name != FIRST, each.name))}
 
 
@@ -55,11 +59,12 @@ def find_algorithm(name: str) -> Algorithm:
     """Return the algorithm of that name.
 
     Raises:
-        InvalidValue: If no algorithm has this name. The detail lists those there are.
+        InvalidValue: If no algorithm has this name. The detail lists the names that exist.
     """
     if name not in ALGORITHMS:
         raise InvalidValue(
-            f"there is no algorithm {name!r}; there is {one_of(list(ALGORITHMS))}.{suggestion(name, ALGORITHMS)}",
+            f"there is no algorithm {name!r}; the algorithms are "
+            f"{one_of(list(ALGORITHMS))}.{suggestion(name, ALGORITHMS)}",
             code="unknown_algorithm",
             pointer=("algorithm",),
         )
@@ -67,8 +72,8 @@ def find_algorithm(name: str) -> Algorithm:
 
 
 def calibrate(name: str, spec: Spec) -> Calibration:
-    """Return the calibration of a spec by the algorithm of that name, which fills in the values that the spec leaves to
-    it.
+    """Return the calibration of a spec by the algorithm of that name. The algorithm fills in the values that the spec
+    leaves to it.
 
     Raises:
         InvalidValue: If there is no such algorithm, a number is outside its range or missing, or the algorithm does not
@@ -81,14 +86,14 @@ def calibrate(name: str, spec: Spec) -> Calibration:
         return algorithm.calibrate(with_defaults(algorithm, spec))
     except ArithmeticError:
         raise InvalidValue(
-            "with these numbers a formula leaves the range of floating point; give constants and sizes nearer to 1, in "
-            "other units of the loss or of the parameters",
+            "with these numbers, a formula overflows or underflows in floating point; use other units for the "
+            "loss or the parameters, so that the constants are closer to 1",
             pointer=("assumptions",),
         ) from None
 
 
 def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
-    """Check the spec, and fill in the algorithm's own sampling, relation and variant if it names none."""
+    """Check the spec, and fill in the algorithm's default sampling, relation and variant if the spec gives none."""
     sampling = default_sampling(algorithm, spec.neighboring_relation) if spec.sampling is None else spec.sampling
     _check_sampling(algorithm, sampling)
     filled = replace(
@@ -108,10 +113,15 @@ def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
     _check_gradient_bound(algorithm, spec)
     if spec.stages and not algorithm.in_stages:
         able = one_of([each.name for each in ALGORITHMS.values() if each.in_stages])
-        raise Unsupported(f"{algorithm.name} has no stages; leave them out, or use {able}", pointer=("stages",))
+        raise Unsupported(
+            f"{algorithm.name} cannot be run in stages; leave stages out, or use {able}", pointer=("stages",)
+        )
     if spec.averaged_share is not None and algorithm.step_rule is None:
         able = one_of([each.name for each in ALGORITHMS.values() if each.step_rule is not None])
-        detail = f"{algorithm.name} releases what its theorem speaks of; leave averaged_share out, or use {able}"
+        detail = (
+            f"{algorithm.name} releases the point that its theorem is about, so averaged_share cannot be chosen; "
+            f"leave it out, or use {able}"
+        )
         raise Unsupported(detail, pointer=("averaged_share",))
     if not algorithm.correlates:
         _check_nothing_is_correlated(algorithm, spec)
@@ -130,8 +140,8 @@ def _check_nothing_is_correlated(algorithm: Algorithm, spec: Spec) -> None:
 
 
 def default_sampling(algorithm: Algorithm, relation: NeighboringRelation | None) -> str:
-    """Return the kind of the algorithm's first sampling that is accounted under the relation, or the first if none is
-    named.
+    """Return the kind of the algorithm's first sampling that is accounted under the relation. Without a relation,
+    return the first sampling.
 
     >>> algorithm = ALGORITHMS["dp_sgd_gradient"]
     >>> [default_sampling(algorithm, relation) for relation in (None, NeighboringRelation.ADD_OR_REMOVE_ONE)]
@@ -143,13 +153,15 @@ def default_sampling(algorithm: Algorithm, relation: NeighboringRelation | None)
 
 
 def _relation(algorithm: Algorithm, sampling: type[Sampling]) -> NeighboringRelation:
-    """Return the first relation under which the sampling is accounted, as far as the kind of sampling decides that."""
+    """Return the algorithm's first relation under which the sampling is accounted, as far as this follows from the kind
+    of sampling.
+    """
     accounted = _accounted(algorithm, sampling)
     return next((each for each in algorithm.relations if each in accounted), algorithm.relations[0])
 
 
 def _accounted(algorithm: Algorithm, sampling: type[Sampling]) -> tuple[NeighboringRelation, ...]:
-    relations: object = sampling.relations  # it is a property if the relations depend on the sampling's own fields
+    relations: object = sampling.relations  # `relations` is a property if the relations depend on the sampling's fields
     return relations if isinstance(relations, tuple) else algorithm.relations
 
 
@@ -157,7 +169,7 @@ def _variant(algorithm: Algorithm, name: str | None) -> str | None:
     if name is None:
         return algorithm.variants[0] if algorithm.variants else None
     if name not in algorithm.variants:
-        has = f"use {one_of(algorithm.variants)}" if algorithm.variants else "it has but one form; leave variant out"
+        has = f"use {one_of(algorithm.variants)}" if algorithm.variants else "it has only one form; leave variant out"
         raise InvalidValue(f"{algorithm.name} has no variant {name!r}; {has}", pointer=("variant",))
     return name
 
@@ -165,7 +177,7 @@ def _variant(algorithm: Algorithm, name: str | None) -> str | None:
 def _check_sampling(algorithm: Algorithm, kind: str) -> None:
     kinds = [scheme.kind for scheme in algorithm.samplings]
     if kind not in kinds:
-        # A request that names another existing scheme has not mistyped this one.
+        # A name that is an existing sampling scheme is not a typing error, so no similar name is suggested.
         meant = "" if kind in SAMPLINGS else suggestion(kind, kinds)
         raise Unsupported(
             f"{algorithm.name} is not available with the sampling {kind!r}; use {one_of(kinds)}.{meant}",
@@ -185,7 +197,7 @@ def _check_gradient_bound(algorithm: Algorithm, spec: Spec) -> None:
             )
     elif not kinds:
         raise InvalidValue(
-            f"{algorithm.name} bounds gradients by its assumptions; leave gradient_bound out",
+            f"the gradient bound of {algorithm.name} follows from the assumptions; leave gradient_bound out",
             code="unsupported_gradient_bound",
             pointer=("gradient_bound",),
         )

@@ -1,4 +1,4 @@
-"""The released point of a run: the model is one of the run's points, or an average of them."""
+"""This module describes what a run releases as the model: one of the run's points, or an average of points."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ class LastIterate(Described):
 
 @dataclass(frozen=True, slots=True)
 class AverageIterate(Described):
-    """The mean of the starting points of the steps: the last step's outcome is not used."""
+    """The mean of the starting points of the steps. The point after the last step is not used."""
 
     kind: ClassVar[str] = "average"
 
 
 @dataclass(frozen=True, slots=True)
 class RandomIterate(Described):
-    """One of the starting points of the steps, each equally likely; drawn in secret, independently of the data.
+    """One of the starting points of the steps. It is drawn in secret and independently of the data; all are equally
+    likely.
 
-    If a phase has rounds of steps, as in `proximal_phases`, it is one of the starting points of the rounds.
+    If a phase has rounds of steps, as in `proximal_phases`, the released point is one of the starting points of the
+    rounds.
     """
 
     kind: ClassVar[str] = "random"
@@ -41,7 +43,7 @@ class WeightedAverage(Described):
     """A weighted mean of the points that the steps lead to.
 
     Attributes:
-        weights: One nonnegative weight for each step, with sum 1.
+        weights: One nonnegative weight for each step. The weights sum to 1.
     """
 
     kind: ClassVar[str] = "weighted_average"
@@ -54,7 +56,7 @@ class WeightedAverage(Described):
 
 
 def average_of_last(count: int, steps: int) -> WeightedAverage:
-    """Return the mean of the points that the last ``count`` of this many steps lead to.
+    """Return the mean of the points that the last ``count`` of ``steps`` steps lead to.
 
     >>> average_of_last(2, 4).weights
     (0.0, 0.0, 0.5, 0.5)
@@ -72,5 +74,5 @@ RELEASES: dict[str, type[Release]] = {
 
 
 def release_from_json(value: Mapping[str, object]) -> Release:
-    """Read what a release's `to_json` wrote, or the same with numbers as canonical strings."""
+    """Read a release from the output of its `to_json`. Numbers may also be canonical strings."""
     return from_json(value, RELEASES, "release")

@@ -1,4 +1,6 @@
-"""Scopes of theorems: the shape of the objective, the norm, smoothness and tails."""
+"""This module describes the scope of a theorem: the shape of the objective, the norm of parameters, smoothness, and the
+tails of gradients.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,23 @@ from accounting.numbers import read_real
 
 
 class Shape(StrEnum):
-    """The shape of an objective."""
+    """The shape of an objective, such as convex."""
 
     STRONGLY_CONVEX = "strongly_convex"
-    """It lies above each of its tangents by at least a quadratic."""
+    """It is above each tangent by at least a quadratic."""
     CONVEX = "convex"
-    """It lies above each of its tangents."""
+    """It is on or above each tangent."""
     POLYAK_LOJASIEWICZ = "polyak_lojasiewicz"
-    """Its gradient's squared norm is at least a multiple of its distance from the least value."""
+    """Its squared gradient norm is at least a multiple of its gap to the minimum."""
     WEAKLY_CONVEX = "weakly_convex"
-    """It becomes convex when a quadratic is added."""
+    """It becomes convex if a quadratic is added."""
     NONCONVEX = "nonconvex"
     """Nothing is known of its shape."""
     MEAN = "mean"
-    """No loss is minimised: the mean of the records is estimated."""
+    """No loss is minimised; the mean of the records is estimated."""
 
 
-#: The more general shapes that an objective of each shape also has.
+#: For each shape, the shapes that a theorem may ask for and that such an objective has.
 _INSTANCES: dict[Shape, frozenset[Shape]] = {
     Shape.STRONGLY_CONVEX: frozenset(Shape) - {Shape.MEAN},
     Shape.CONVEX: frozenset({Shape.CONVEX, Shape.WEAKLY_CONVEX, Shape.NONCONVEX}),
@@ -38,18 +40,18 @@ _INSTANCES: dict[Shape, frozenset[Shape]] = {
 
 
 class Measure(StrEnum):
-    """The quantity that a theorem bounds; numbers of different measures are not compared."""
+    """The quantity that a theorem bounds. Numbers are compared only if they measure the same quantity."""
 
     POPULATION_RISK = "excess_population_risk"
-    """The expected loss of a new record, less the least in the domain."""
+    """The expected loss of a new record minus its minimum over the domain."""
     EMPIRICAL_RISK = "excess_empirical_risk"
-    """The mean loss of the given records, less the least in the domain."""
+    """The mean loss of the given records minus its minimum over the domain."""
     STATIONARITY = "stationarity"
-    """The distance of a point from a stationary one, in the algorithm's own measure."""
+    """How far a point is from stationary, in the algorithm's own measure."""
     MEAN_SQUARED_ERROR = "mean_squared_error"
-    """The expected squared distance of the released mean from that of the population."""
+    """The expected squared distance of the released from the population mean."""
     MEAN_ERROR = "mean_error"
-    """The distance of the released mean from that of the population, which is exceeded with a small probability."""
+    """The distance between the released mean and the population mean, except with a small probability."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Problem:
     """An objective.
 
     Attributes:
-        shape: The most special shape that it has.
+        shape: The most specific shape that the objective has.
         norm_order: The p of the l_p norm in which parameters are measured, in [1, 2].
         is_smooth: Whether the gradient is Lipschitz.
         is_heavy_tailed: Whether gradients have bounded moments but no bound.
@@ -75,9 +77,9 @@ class Problem:
         read_real("norm_order", self.norm_order, 1.0, 2.0)
 
     def constants(self, given: Mapping[str, float]) -> dict[str, float]:
-        """Return the given constants that an objective of this shape has, and those that follow from them.
+        """Return the given constants that an objective of this shape has, and the constants that follow from them.
 
-        Other constants would select theorems that do not hold for the shape.
+        Other given constants are dropped, because they would select theorems that do not hold for the shape.
 
         >>> Problem(Shape.STRONGLY_CONVEX).constants({"strong_convexity": 2.0})
         {'strong_convexity': 2.0, 'pl_constant': 2.0}
@@ -113,8 +115,8 @@ class Scope:
     Attributes:
         shape: The shape of the objective; None if no theorem covers the algorithm.
         measure: The bounded quantity; None if no theorem covers the algorithm.
-        norms: The orders of the norm; None is l2.
-        norm_names: The norms in words.
+        norms: A function that says whether the theorem covers a norm of this order; None means l2 only.
+        norm_names: The norms that the theorem covers, in words.
         needs_smoothness: Whether the gradient must be Lipschitz.
         allows_heavy_tails: Whether gradients may have bounded moments but no bound.
     """
@@ -130,16 +132,18 @@ class Scope:
         """Return the reasons why the theorem does not cover the problem, in sentences; none if it does."""
         if (self.shape is Shape.MEAN) is not (problem.shape is Shape.MEAN):
             is_for = "the mean of records" if self.shape is Shape.MEAN else "minimising a loss"
-            return [f"it is for {is_for}, and this problem is {problem.shape}"]
+            return [f"it is for {is_for}, but this problem is {problem.shape}"]
         found = []
         if self.shape is not None and self.shape not in _INSTANCES[problem.shape]:
-            found.append(f"its theorem needs a {self.shape} objective, and this one is {problem.shape}")
+            found.append(f"its theorem needs a {self.shape} objective, but this objective is {problem.shape}")
         if not (self.norms or _euclidean)(problem.norm_order):
-            found.append(f"it measures parameters in {self.norm_names}, not in that of order {problem.norm_order:g}")
+            found.append(
+                f"it measures parameters in {self.norm_names}, not in the norm of order {problem.norm_order:g}"
+            )
         if self.shape is not None and self.needs_smoothness and not problem.is_smooth:
             found.append("its theorem needs a smooth objective")
         if self.shape is not None and problem.is_heavy_tailed and not self.allows_heavy_tails:
-            found.append("its theorem needs gradients with a bound, and these are heavy-tailed")
+            found.append("its theorem needs bounded gradients, but these gradients are heavy-tailed")
         return found
 
 
@@ -158,7 +162,7 @@ def heavy_tailed(shape: Shape, *, needs_smoothness: bool = True) -> Scope:
     return Scope(shape, Measure.POPULATION_RISK, needs_smoothness=needs_smoothness, allows_heavy_tails=True)
 
 
-#: The scope of an algorithm about which there is no theorem.
+#: The scope of an algorithm that no theorem covers.
 NO_THEOREM = Scope(None, None)
 
 

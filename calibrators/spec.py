@@ -1,4 +1,4 @@
-"""The specs that calibrators are given, and their answers."""
+"""This module defines the spec that a calibrator is given, and the calibration that it returns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from calibrators.step_sizes import StepSizeSchedule
 
 
 class Unknown(StrEnum):
-    """The quantity that a calibration solves for, by its name in the HTTP contract."""
+    """The quantity that a calibration solves for. The values are the names in the HTTP contract."""
 
     NOISE_MULTIPLIER = "noise_multiplier"
     """The least noise that meets the target."""
@@ -49,7 +49,7 @@ class Unknown(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OpenEpsilon:
-    """The target whose epsilon is the unknown: the epsilon that is certified at this delta."""
+    """A target whose epsilon is solved for: the epsilon that is certified at this delta."""
 
     delta: float
 
@@ -59,7 +59,7 @@ class OpenEpsilon:
 
 @dataclass(frozen=True, slots=True)
 class OpenDelta:
-    """The target whose delta is the unknown: the delta that is certified at this epsilon."""
+    """A target whose delta is solved for: the delta that is certified at this epsilon."""
 
     epsilon: float
 
@@ -68,9 +68,11 @@ class OpenDelta:
 
 
 def default_capacity(declared_size: int) -> int:
-    """Return the default number of slots for a data set: an eighth more than its size, and at least 8 more.
+    """Return the default number of slots for a data set. It is larger than the declared size by an eighth, and by at
+    least 8.
 
-    An eighth of a small number would leave no room for the few records by which its owner may be wrong.
+    The owner may be wrong about the size by a few records. For a small data set, an eighth would leave no room for
+    them.
 
     >>> default_capacity(60_000), default_capacity(1)
     (67500, 9)
@@ -80,45 +82,45 @@ def default_capacity(declared_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A caller's description of a private algorithm. One quantity is left open and solved for.
+    """A caller's description of a private algorithm. One quantity is left open, and the calibration solves for it.
 
-    A field that is None may be left to the algorithm (its own sampling, relation, gradient bound, batch size or number
-    of steps). An algorithm that cannot choose says so with `need`.
+    A field that is None may be left to the algorithm, which then uses its own sampling, relation, gradient bound, batch
+    size or number of steps. An algorithm that cannot choose a size refuses the spec with `need`.
 
     Attributes:
         dataset_size: The declared public number of records.
-        target: The limit of the run's privacy loss, or the given half of (epsilon, delta).
-        unknown: The quantity to solve for; its own field is None.
+        target: The limit on the run's privacy loss, or the one of epsilon and delta that is given.
+        unknown: The quantity to solve for. The field of this quantity is None.
         batch_size: The nominal batch size, which is the public divisor of every noisy sum.
         iterations: The number of steps.
-        stages: The stages of a training whose steps change. With stages, no other batch size or number of steps is
-            given.
+        stages: The stages of a training whose steps change. With stages, ``batch_size`` and ``iterations`` are None.
         sampling: The kind of sampling. Its other parameters follow from the public sizes.
-        max_batch_size: The most records of a truncated batch; only for that sampling.
+        max_batch_size: The most records in a truncated batch; only for truncated Poisson sampling.
         capacity: The public number of slots of the data set, which is the most records that it may have. None takes the
             default.
         neighboring_relation: The difference between neighbouring data sets.
         gradient_bound: The way in which one record's gradient is bounded.
         domain: The set that contains the parameters.
         penalty: The penalty that is added to the loss.
-        dimension: The number of parameters. Utility needs it, privacy does not.
+        dimension: The number of parameters. Bounds on the utility need it; privacy does not.
         assumptions: Constants of the problem by their names in the HTTP contract.
         step_size: The caller's own step size; None asks the theorem for one.
         step_size_schedule: The change of step sizes over the run, if the algorithm supports it; None keeps them
             constant.
-        averaged_share: The share of the steps, the last ones, whose points are averaged, if the algorithm has a
-            `step_rule`; None releases the last point.
+        averaged_share: The share of the steps at the end of the run whose points are averaged, if the algorithm has a
+            `step_rule`. None releases the last point.
         momentum: The momentum, if the algorithm supports it; None means no momentum.
         correlation: The correlation of the noise of successive steps, if the algorithm supports it.
-        noise_multiplier: The noise on the sum over the contribution bound. It is given if another quantity is solved
-            for.
+        noise_multiplier: The noise on the sum, divided by the contribution bound. It is given if another quantity is
+            solved for.
         variant: The form of the algorithm; None means its first form.
-        judge_published: Whether the engine judges the noise that the paper prints, which takes another calibration.
+        judge_published: Whether the accounting engine judges the noise that the paper prints. This takes another
+            calibration.
 
     Raises:
         InvalidValue: If a number is outside its range; if the quantity that is solved for is also given
             (``overdetermined``); or if the noise is neither given nor solved for (``missing``).
-        Unsupported: If a number of steps or a batch size is solved for beside stages.
+        Unsupported: If a number of steps or a batch size is solved for, although the spec has stages.
     """
 
     dataset_size: int
@@ -153,7 +155,7 @@ class Spec:
             read_integer("batch_size", self.batch_size, 1, MAX_DATASET_SIZE)
             if self.batch_size > self.dataset_size:
                 raise InvalidValue(
-                    f"batch_size {self.batch_size} is larger than dataset_size {self.dataset_size}",
+                    f"batch_size must be at most dataset_size, {self.dataset_size}, got {self.batch_size}",
                     pointer=("batch_size",),
                 )
         self._check_largest_batch()
@@ -171,8 +173,8 @@ class Spec:
             read_real("noise_multiplier", self.noise_multiplier, MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
         self._check_what_is_open()
 
-    def need(self, name: str, why: str = "this algorithm needs it") -> int:
-        """Return the size of that name.
+    def need(self, name: str, why: str = "this algorithm has no default for it") -> int:
+        """Return the size with this name, such as ``batch_size``.
 
         Raises:
             InvalidValue: If the size was left out (``missing``).
@@ -183,36 +185,36 @@ class Spec:
         return value
 
     def release_of(self, steps: int) -> Release:
-        """Return the point of this many steps that is released, if the algorithm's theorem does not say.
+        """Return the point that is released after this many steps, for algorithms whose theorem does not determine it.
 
         Raises:
-            InvalidValue: If a share of more steps is averaged than a plan has weights for.
+            InvalidValue: If points are averaged over more steps than a plan may have weights for.
         """
         if self.averaged_share is None:
             return LAST_ITERATE
         if steps > MAX_SCHEDULE:
             raise InvalidValue(
-                f"points of at most {MAX_SCHEDULE} steps are averaged, and there are {steps}: take fewer steps, or "
-                "leave averaged_share out",
+                f"averaged_share needs at most {MAX_SCHEDULE} steps, and there are {steps}: take fewer steps, "
+                "or leave averaged_share out",
                 pointer=("averaged_share",),
             )
         return average_of_last(math.ceil(self.averaged_share * steps), steps)
 
     @property
     def slots(self) -> int:
-        """The capacity, or the default number of slots."""
+        """The number of slots: the capacity if it is given, otherwise the default."""
         return self.capacity or min(default_capacity(self.dataset_size), MAX_DATASET_SIZE)
 
     @property
     def relation(self) -> NeighboringRelation:
-        """The relation, once the algorithm's own has been filled in."""
+        """The neighbouring relation. The registry has filled in the algorithm's default by then."""
         assert self.neighboring_relation is not None, "the registry fills in the algorithm's own relation"
         return self.neighboring_relation
 
     @property
     def clip(self) -> Clip:
-        """The clip threshold, for algorithms that take no other gradient bound."""
-        assert isinstance(self.gradient_bound, Clip), "the registry has seen to the gradient bound"
+        """The gradient bound as a clip threshold, for algorithms that take no other kind of bound."""
+        assert isinstance(self.gradient_bound, Clip), "the registry has checked the gradient bound"
         return self.gradient_bound
 
     def _check_largest_batch(self) -> None:
@@ -220,23 +222,25 @@ class Spec:
             read_integer("max_batch_size", self.max_batch_size, 1, MAX_DATASET_SIZE)
             if self.sampling != TruncatedPoisson.kind:
                 raise InvalidValue(
-                    f"only {TruncatedPoisson.kind} batches have max_batch_size; leave it out, or take that sampling",
+                    f"max_batch_size is only for {TruncatedPoisson.kind} sampling; leave it out, or use that sampling",
                     pointer=("max_batch_size",),
                 )
 
     def _check_stages(self) -> None:
         if len(self.stages) > MAX_STAGES:
-            raise InvalidValue(f"there are at most {MAX_STAGES} stages, got {len(self.stages)}", pointer=("stages",))
+            raise InvalidValue(f"stages must be at most {MAX_STAGES}, got {len(self.stages)}", pointer=("stages",))
         for name in ("batch_size", "iterations"):
             if getattr(self, name) is not None:
                 raise InvalidValue(
-                    f"every stage has its own {name}; leave it out, or leave out the stages",
+                    f"{name} cannot be given together with stages, because every stage has its own; leave out "
+                    "one of the two",
                     code="overdetermined",
                     pointer=(name,),
                 )
             if self.unknown == name:
                 raise Unsupported(
-                    f"every stage has its own {name}: solve for noise_multiplier, epsilon or delta",
+                    f"{name} cannot be solved for with stages, because every stage has its own; solve for "
+                    "noise_multiplier, epsilon or delta",
                     pointer=("solve_for",),
                 )
 
@@ -245,13 +249,14 @@ class Spec:
         solved_in_target = self.unknown in (Unknown.EPSILON, Unknown.DELTA)
         if (solved_in_target or open_target is not None) and self.unknown is not open_target:
             raise InvalidValue(
-                f"{self.unknown} is solved for, but the target leaves {open_target or 'nothing'} open",
+                f"solve_for is {self.unknown}, but the target leaves {open_target or 'nothing'} open; the "
+                "target must leave open what is solved for",
                 code="overdetermined" if open_target is None else "missing",
                 pointer=("target",),
             )
         if not solved_in_target and getattr(self, self.unknown) is not None:
             raise InvalidValue(
-                f"{self.unknown} is solved for; leave it out, or solve for something else",
+                f"{self.unknown} is given and also solved for; leave it out, or solve for something else",
                 code="overdetermined",
                 pointer=(str(self.unknown),),
             )
@@ -268,22 +273,25 @@ class Calibration:
     """A calibrator's answer.
 
     Attributes:
-        plan: The plan, which a ledger charges and a trainer executes.
+        plan: The plan. A ledger charges it, and a trainer executes it.
         unknown: The quantity that was solved for.
-        value: The value of that quantity; several numbers if an algorithm's noise has a scale of its own in each phase.
+        value: The value of that quantity. It is a tuple of numbers if the algorithm's noise has several scales.
         achieved: The certified cost of the plan's events in the target's own number: epsilon at delta, rho, mu,
             advantage, true positive rate, or the share of the budget's remaining room.
-        next_achieved: For an integer, the certified cost of the next one, which misses the target; else None.
-        hyperparameters: Recommended numbers, each with its theorem.
+        next_achieved: If an integer was solved for, the certified cost of the next integer, which misses the target;
+            otherwise None.
+        hyperparameters: The recommended numbers, each with its theorem.
         utility: Bounds on the result of the run, each with its theorem.
         missing_assumptions: The names of assumptions that the theorem's numbers would need.
-        warnings: Sentences that a reader must see beside the numbers.
-        as_published: The paper's own calibration, judged if the spec asks; None if it has none for this target.
+        warnings: Sentences that must be shown together with the numbers.
+        as_published: The paper's own calibration, with a verdict if the spec asks for one. None if the paper has no
+            calibration for this target.
         dtype_reason: The reason why the plan is carried out in float64 although nobody asked for it; otherwise None.
-        alternatives: The plan's number of bands beside others, if correlated noise is solved for.
+        alternatives: The plan's number of bands and other numbers of bands, if correlated noise is solved for.
         choices: The values that the request left out and that were chosen for it.
-        derived: Constants of the theorem that follow from declared bounds.
-        theorem_note: The further choices of the theorem in this plan, in sentences; None if everything was given.
+        derived: The constants of the theorem that follow from declared bounds.
+        theorem_note: Sentences about the numbers of this plan that the theorem chose or would have chosen. None if
+            everything was given.
     """
 
     plan: Plan

@@ -1,4 +1,6 @@
-"""The calibration of a training in stages: there is one noise multiplier, and each stage has its own multiple of it."""
+"""This module calibrates a training in stages. There is one noise multiplier, and the noise of each stage is a given
+multiple of it.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,20 @@ from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec
 
 WARNING = (
-    "The theorem is about equal steps: for stages it gives no step size and no bound. The privacy does not depend on "
-    "it."
+    "The theorem is about equal steps, so it gives no step size and no bound for a training in stages. The "
+    "privacy guarantee holds without the theorem."
 )
 
 
 def calibrate_stages(algorithm: Algorithm, spec: Spec, hyperparameters: Iterable[Provenance] = ()) -> Calibration:
-    """Solve for the noise multiplier, or for epsilon or delta. Every stage has its own multiple of the noise
-    multiplier.
+    """Solve for the noise multiplier, epsilon or delta of a training in stages. The noise of each stage is a given
+    multiple of the noise multiplier.
 
-    More noise in all stages together means less privacy loss, so the least noise is found by bisection.
+    A larger noise multiplier means more noise in every stage and less privacy loss, so the smallest one is found by
+    bisection.
 
     Guarantees:
-        never_misses: the certified upper end of all stages together meets the target.
+        never_misses: the certified upper bound on the cost of all stages together meets the target.
 
     Raises:
         InvalidValue: If a stage's batch is larger than the data set, or disjoint batches need more records than there
@@ -35,14 +38,14 @@ def calibrate_stages(algorithm: Algorithm, spec: Spec, hyperparameters: Iterable
         Unsupported: If the sampling is not accounted under the relation.
         Unreachable: If nothing meets the target.
     """
-    assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
+    assert spec.gradient_bound is not None, "the registry has checked the gradient bound"
     if spec.sampling == TruncatedPoisson.kind:
-        spec.need("max_batch_size", "the most records of a batch, of which a random subset is kept")
+        spec.need("max_batch_size", "the largest batch size; a random subset of this size is kept from a larger batch")
     for index, stage in enumerate(spec.stages):
         with inside("stages", index):
             if stage.batch_size > spec.dataset_size:
                 raise InvalidValue(
-                    f"batch_size {stage.batch_size} is larger than dataset_size {spec.dataset_size}",
+                    f"batch_size must be at most dataset_size, {spec.dataset_size}, got {stage.batch_size}",
                     pointer=("batch_size",),
                 )
             if spec.sampling == DisjointBatches.kind:
@@ -75,7 +78,7 @@ def calibrate_stages(algorithm: Algorithm, spec: Spec, hyperparameters: Iterable
 def _solved(spec: Spec) -> Solution:
     target = spec.target
     if isinstance(target, OpenEpsilon | OpenDelta):
-        assert spec.noise_multiplier is not None, "the spec has seen to it"
+        assert spec.noise_multiplier is not None, "the spec requires it if another quantity is solved for"
         events = _events(spec, spec.noise_multiplier)
         if isinstance(target, OpenEpsilon):
             return solve_epsilon(events, spec.relation, target.delta)
@@ -89,8 +92,8 @@ def _events(spec: Spec, noise_multiplier: float, *, in_range: bool = False) -> t
     Args:
         spec: The spec with its stages.
         noise_multiplier: The noise multiplier of the whole training.
-        in_range: Whether noise beyond the engine's range is replaced by the end of the range, which a search at the
-            ends needs.
+        in_range: Whether noise outside the engine's range is replaced by the nearest end of the range. A search near
+            the ends needs this.
     """
     event_of = gaussian_event(spec)
     noises = [noise_multiplier * stage.noise_factor for stage in spec.stages]

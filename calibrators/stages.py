@@ -1,4 +1,6 @@
-"""Stages of a training whose steps change: each stage has its own batch size, noise and step size."""
+"""This module describes the stages of a training whose steps change. Each stage has its own batch size, noise and step
+size.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ MAX_STAGES = 64
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of several, whose steps are equal.
+    """One stage of a training. All steps of a stage are equal.
 
     Attributes:
         iterations: The number of steps.
         batch_size: The nominal batch size, which is the public divisor of these steps.
-        noise_factor: The noise of these steps over the noise multiplier of the whole training, in [1e-3, 1e3].
-        step_size: The step size of these steps; None takes that of the whole training.
+        noise_factor: The noise of these steps, divided by the noise multiplier of the whole training; in [1e-3, 1e3].
+        step_size: The step size of these steps; None takes the step size of the whole training.
 
     Raises:
         InvalidValue: If a number is outside its range.

@@ -1,4 +1,6 @@
-"""Step sizes over a run: they are constant, or fall towards its end along a line or half a cosine."""
+"""This module describes how step sizes change over a run: they are constant, or fall towards the end linearly or along
+half a cosine.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +12,27 @@ from accounting.numbers import read_real
 
 
 class Course(StrEnum):
-    """A course that step sizes take over a run."""
+    """The way in which step sizes fall over a run."""
 
     CONSTANT = "constant"
     """All are equal."""
     LINEAR = "linear"
-    """They fall along a line."""
+    """They fall linearly."""
     COSINE = "cosine"
-    """They fall along half a period of a cosine: slowly, then faster, then slowly."""
+    """They fall along half a period of a cosine: slowly, fast, then slowly again."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepSizeSchedule:
-    """Step sizes as shares of the largest one: 1 at first, then falling to the end.
+    """Step sizes relative to the largest step size. They are 1 at first and fall towards the end of the run.
 
-    Let u = (t / T - (1 - cooldown)) / cooldown be the completed part of the fall at step t of T, and f = final_share.
-    The share is 1 if u <= 0, then 1 - (1 - f) u for a line and f + (1 - f) (1 + cos(pi u)) / 2 for a cosine. It would
-    be f only after the last step, so no step has size 0.
+    Let u = (t / T - (1 - cooldown)) / cooldown be the completed part of the fall at step t = 0..T-1 of T, and let f be
+    final_share. The relative step size is 1 if u <= 0. Otherwise it is 1 - (1 - f) u for a line and f + (1 - f) (1 +
+    cos(pi u)) / 2 for a cosine. It would reach f only at t = T, after the last step, so no step has size 0.
 
     Attributes:
-        kind: The course.
-        cooldown: The share of the steps, the last ones, in which they fall; in (0, 1].
+        kind: The way in which the step sizes fall.
+        cooldown: The share of the steps, at the end of the run, in which the step sizes fall; in (0, 1].
         final_share: The last step size as a share of the largest; in [0, 1].
 
     Raises:
@@ -56,7 +58,7 @@ class StepSizeSchedule:
         return self.kind is Course.CONSTANT or self.final_share == 1.0
 
     def shares(self, steps: int) -> tuple[float, ...]:
-        """Return the step sizes of a run over their largest one."""
+        """Return the step sizes of a run of this many steps, divided by the largest one."""
         return tuple(self._share(max(0.0, 1.0 - (1.0 - step / steps) / self.cooldown)) for step in range(steps))
 
     def _share(self, fallen: float) -> float:

@@ -1,4 +1,4 @@
-"""The comparison tables of all papers, by their names."""
+"""This module holds the comparison tables of all papers by name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def find_table(name: str) -> Table:
     """Return the table of that name.
 
     Raises:
-        InvalidValue: If no table has this name. The detail lists those there are.
+        InvalidValue: If no table has this name. The detail lists the names that exist.
     """
     if name not in TABLES:
-        raise InvalidValue(f"there is no table {name!r}; there is {one_of(list(TABLES))}", pointer=("table",))
+        raise InvalidValue(f"there is no table {name!r}; the tables are {one_of(list(TABLES))}", pointer=("table",))
     return TABLES[name]

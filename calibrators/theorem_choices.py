@@ -1,6 +1,6 @@
-"""The choices of a paper's theorem, as sentences and values beside those of the preset `practical`.
+"""This module states what a paper's theorem chooses, for comparison with the choices of the preset `practical`.
 
-Everything is read from the algorithm's record and from calibrations. No algorithm is known by its name here.
+Everything is read from the algorithm's record and from calibrations, so this module names no algorithm.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from calibrators.algorithm import Algorithm
 from calibrators.choices import Choice
 from calibrators.spec import Calibration, Spec
 
-#: The reasons why a theorem has no value for a member.
-LEFT_OPEN = "The theorem leaves it open."
-ITS_OWN = "The theorem computes it from its constants."
-ANY_VALUE = "The theorem holds at every value and chooses none."
+#: Sentences about the theorem's value for a member of a request, or about the reason why there is no value.
+LEFT_OPEN = "The theorem leaves this value open."
+ITS_OWN = "The theorem computes this value from its constants."
+ANY_VALUE = "The theorem holds for every value and chooses none."
 ONE_ALGORITHM = "A theorem is about one algorithm and does not choose among several."
-LONGEST = "The theorem requires that no gradient is longer, and the declared bounds ensure it."
+LONGEST = "The theorem requires that no gradient is longer than this value. The declared bounds ensure this."
 NO_LONGEST = (
-    "The theorem requires that no gradient is longer, but neither the request nor the declared bounds give lipschitz, "
-    "the length of the longest."
+    "The theorem requires that no gradient is longer than this value. Neither the request nor the declared "
+    "bounds give lipschitz, the length of the longest gradient."
 )
 _NOT_ITS_OWN = ("order_constant",)
 _SIZES = ("iterations", "batch_size", "step_size", "max_grad_norm", "regularizer")
@@ -29,11 +29,11 @@ _SIZES = ("iterations", "batch_size", "step_size", "max_grad_norm", "regularizer
 
 @dataclass(frozen=True)
 class Beside:
-    """The theorem's values of members that a preset chose otherwise.
+    """The theorem's values for members of a request for which a preset chose values.
 
     Attributes:
-        values: The values by the member's name, as in `Choice.name`.
-        reason: The source of the values, or the reason why a value is missing.
+        values: The theorem's values by the member's name, as in `Choice.name`.
+        reason: The reason for the values, or the reason why a value is missing.
     """
 
     values: Mapping[str, Json] = field(default_factory=dict)
@@ -41,23 +41,25 @@ class Beside:
 
 
 def missing_constants(names: Iterable[str]) -> str:
-    """Return the sentence for a theorem whose constants are not known.
+    """Return the sentence that names the constants that a theorem needs and that are not known.
 
     >>> missing_constants(["radius", "initial_gap"])
     'The theorem chooses it from radius and initial_gap, which neither the request nor the declared bounds give.'
     """
     return (
-        f"The theorem chooses it from {_all_of(list(names))}, which neither the request nor the declared bounds give."
+        f"The theorem computes this value from {_all_of(list(names))}, but neither the request nor the declared "
+        "bounds give all of these constants."
     )
 
 
 def with_theorem(algorithm: Algorithm, choices: Iterable[Choice], beside: Beside) -> tuple[Choice, ...]:
-    """Return the choices, each with the theorem's choice in its place and a sentence about it.
+    """Return the choices, each with the theorem's value for the same member and a sentence about this value.
 
     Args:
         algorithm: The algorithm, whose record says whether a theorem bounds its result.
-        choices: The choices. A choice that has a sentence keeps it.
-        beside: The values of a calibration by the theorem. Its reason is that of the members that it may choose.
+        choices: The choices. A choice that already has a sentence about the theorem keeps it.
+        beside: The values from a calibration by the theorem. Its reason applies to the members that the theorem may
+            choose.
     """
     return tuple(_with_theorem(algorithm, choice, beside) for choice in choices)
 
@@ -76,14 +78,15 @@ def _with_theorem(algorithm: Algorithm, choice: Choice, beside: Beside) -> Choic
 
 
 def note(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: Iterable[Choice]) -> str:
-    """Return the theorem's choices in a plan, in sentences: those beside the choices of a preset, and others.
+    """Return sentences about the theorem's choices in a plan: where they differ from a preset's choices, and where the
+    theorem chose the plan's numbers.
 
     Args:
         algorithm: The algorithm's record.
         asked: The request, before anything was chosen for it.
         calibration: The calibration of the whole request. Its recommended numbers are the theorem's own unless they
             were given.
-        choices: The choices, with those of the theorem beside them.
+        choices: The choices, each with the theorem's value.
     """
     if not algorithm.example.bounded:
         return _no_theorem(algorithm)
@@ -94,9 +97,9 @@ def note(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: I
     found = []
     if other:
         names = _all_of([choice.name for choice in other])
-        found.append(f"The theorem would have chosen other values for {names}; see each choice.")
+        found.append(f"The theorem would have chosen other values for {names}; each choice states the theorem's value.")
     if unknown:
-        found.append(f"The theorem's values for {_all_of(unknown)} are not known; each choice says why.")
+        found.append(f"The theorem's values for {_all_of(unknown)} are not known; each choice states the reason.")
     if kept:
         found.append(f"The theorem itself chose {_all_of(kept)}.")
     found = found or ["The theorem chooses none of the numbers of this plan."]
@@ -107,11 +110,11 @@ _SILENT = ("", LEFT_OPEN, ANY_VALUE, ONE_ALGORITHM)
 
 
 def _no_theorem(algorithm: Algorithm) -> str:
-    return f"No theorem bounds what {algorithm.name} attains, so no theorem chooses its numbers."
+    return f"No theorem bounds the error of {algorithm.name}, so no theorem chooses its numbers."
 
 
 def _kept(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: Iterable[Choice]) -> list[str]:
-    """Return the names of numbers that a request may give, and that the theorem chose here."""
+    """Return the names of the numbers that the theorem chose in this plan and that a request could give."""
     taken = {choice.name.rpartition(".")[2] for choice in choices} | set(asked.assumptions)
     taken |= {name for name in ("iterations", "batch_size", "step_size") if getattr(asked, name) is not None}
     if "gradient_bound" in taken or asked.gradient_bound is not None:
@@ -121,5 +124,5 @@ def _kept(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: 
 
 
 def _all_of(names: list[str]) -> str:
-    """Return ``a, b and c``."""
+    """Return the names as a list in words, such as ``a, b and c``."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

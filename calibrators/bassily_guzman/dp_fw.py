@@ -1,4 +1,5 @@
-r"""Full-batch private Frank-Wolfe over the l1 ball: the empirical risk, with noise that grows with ln d alone.
+r"""Full-batch private Frank-Wolfe over the l1 ball. It minimises the empirical risk; the effect of the noise grows only
+with ln d.
 
 **Setting.** Minimise $F_S(x) = \tfrac1n \sum_i f(x, z_i)$ over $\{\|x\|_1 \le D\}$, diameter $M = 2D$; every
 $f(\cdot, z)$ is convex, $\|\nabla f\|_\infty \le L_0$ and $\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$.
@@ -10,19 +11,19 @@ $f(\cdot, z)$ is convex, $\|\nabla f\|_\infty \le L_0$ and $\|\nabla f(x) - \nab
 The point $x_T$ is released.
 
 **Privacy.** The trainer clips each record's gradient to $\|\cdot\|_\infty \le L_0$ and divides the sum by the declared
-n, so privacy needs no property of the losses. A record moves the scores of one selection by a range of at most
-$s L_0 M/n$: s = 2 when it is replaced by another, s = 1 when it comes, goes or becomes the null record. A Gumbel
-selection with range w is $w^2/(8\lambda^2)$-zCDP and $(w/\lambda)$-DP, given all selections before it, and these costs
-add up. In terms of the noise multiplier $\sigma$ of one step, $\lambda = \tfrac\sigma2 L_0 M/n$ costs $\rho =
-s^2/(2\sigma^2)$, as Gaussian noise would, and for delta = 0 (and for Gaussian DP) $\lambda = \sigma L_0 M/n$ costs
+n, so privacy needs no property of the losses. A record changes the scores of one selection within a range of width at
+most $s L_0 M/n$. Here s = 2 if the record is replaced by another, and s = 1 if it is added, removed or becomes the null
+record. A Gumbel selection with range w is $w^2/(8\lambda^2)$-zCDP and $(w/\lambda)$-DP, given all selections before it,
+and these costs add up. Let $\sigma$ be the noise multiplier of one step. Then $\lambda = \tfrac\sigma2 L_0 M/n$ costs
+$\rho = s^2/(2\sigma^2)$, as Gaussian noise would. For delta = 0 (and for Gaussian DP), $\lambda = \sigma L_0 M/n$ costs
 $\epsilon = s/\sigma$. Under `replace_one`, T steps within rho need $\lambda = (2 L_0 M/n)\sqrt{T/(8\rho)}$, and within
 epsilon $\lambda = 2 T L_0 M/(n \epsilon)$.
 
 **Utility.** The step to u satisfies $F_S(x_{t+1}) \le F_S(x_t) + \eta_t \langle \nabla F_S(x_t), u - x_t \rangle +
 \tfrac12 L_1 M^2 \eta_t^2$, and the selection's expected regret is at most $\lambda \ln K$. With $\eta_t = 2/(t+2)$ the
-expected gap after T steps is at most $2 L_1 M^2/(T+2) + \lambda \ln K$. The default T is the integer of least bound
-among those whose work takes at most about a minute of one core. The bound is on the empirical risk, and says nothing
-about the population risk.
+expected gap after T steps is at most $2 L_1 M^2/(T+2) + \lambda \ln K$. The default T is the integer with the smallest
+bound among those whose work takes at most about a minute of one core. The bound is on the empirical risk and says
+nothing about the population risk.
 """
 
 from __future__ import annotations
@@ -60,22 +61,31 @@ SOURCE = "Talwar, Thakurta & Zhang 2015 (Frank-Wolfe by noisy selection); derive
 BOUND_FORMULA = r"F_S(x_T) - \min F_S \le \frac{2 L_1 M^2}{T+2} + \lambda \ln K"
 RISK_HOLDS = (
     "every loss is convex, L_0-Lipschitz and L_1-smooth in the l1 norm",
-    "it is of the empirical risk, the mean loss of the records; of the population's it says nothing",
+    (
+        "the bound is on the empirical risk, which is the mean loss of the records; it says nothing about the "
+        "population risk"
+    ),
 )
 ERRATA = (
-    "Report-noisy-max with Laplace noise of the scores' sensitivity over epsilon, as the talk has it, is 2 epsilon-DP: "
-    "scores of opposite sign move apart. Here the noise is scaled to the range of their change, and it is Gumbel, "
-    "which costs a quarter of Laplace noise's rho.",
-    "The talk composes selections by the square root term of advanced composition alone. Here rhos add up.",
-    "COLT papers and talk use the diameter M and the radius D in the same formulas. Here M = 2 D throughout.",
+    "In Guzman's talk, report-noisy-max uses Laplace noise of scale sensitivity over epsilon. This is only 2 "
+    "epsilon-DP, because scores of opposite vertices move apart. Here the noise is scaled to the range of the "
+    "scores' changes. It is Gumbel noise, which costs a quarter of the rho of Laplace noise.",
+    (
+        "Guzman's talk composes selections by the square-root term of advanced composition and leaves out the "
+        "other term. Here the rhos of the selections add up."
+    ),
+    (
+        "The COLT papers and Guzman's talk use the diameter M and the radius D in the same formulas. Here M = 2 D "
+        "throughout."
+    ),
 )
 _LAST_USEFUL = r"(2 L_1 M^2 / (p \lambda_1 \ln K))^{1/(1+p)}"
-CAPPED = "no more steps than those whose work is about a minute of one core; with more of them the bound is smaller"
+CAPPED = "the number of steps is limited to about a minute of work of one core; more steps would have a smaller bound"
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine. The number of steps is `iterations` or, without it, the one of least
-    bound.
+    """Calibrate the spec: the engine computes the noise. The number of steps is `iterations`; if it is left out, it is
+    the number with the smallest bound.
 
     Raises:
         InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -106,7 +116,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def noise_scale(problem: Problem, dataset_size: int, noise_multiplier: float, pure: bool) -> float:
-    r"""Return $\lambda = \tfrac\sigma2 L_0 M/n$, in loss units; twice that for pure DP.
+    r"""Return the noise scale $\lambda = \tfrac\sigma2 L_0 M/n$, in loss units; for pure DP, return twice this scale.
 
     >>> noise_scale(Problem(2.0, 1.0, 2.0), 10_000, 200.0, pure=True)
     0.08
@@ -118,7 +128,7 @@ def noise_scale(problem: Problem, dataset_size: int, noise_multiplier: float, pu
 def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_vertices: int) -> float:
     """Return the expected gap of the empirical risk after this many steps, in loss units.
 
-    Source: derived; see the module.
+    Source: derived in the docstring of this module.
 
     >>> round(empirical_risk_bound(Problem(2.0, 1.0, 2.0), 100, 0.0181235084681, 100), 10)
     0.1618932134
@@ -128,14 +138,15 @@ def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_ve
 
 
 def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, power: float, most: int) -> int:
-    r"""Return the integer $T$ from 1 to ``most`` with the least bound, where the noise scale is $\lambda_1 T^p$.
+    r"""Return the integer $T$ from 1 to ``most`` with the smallest bound, if T steps need the noise scale $\lambda_1
+    T^p$.
 
     The bound rises above $T^{1+p} = 2 L_1 M^2/(p \lambda_1 \ln K)$, so only smaller integers are tried.
 
     Args:
         problem: The constants of the losses.
         num_vertices: The number of vertices K.
-        one_step_scale: The noise scale lambda for one step.
+        one_step_scale: The noise scale $\lambda_1$ for one step.
         power: The exponent p: 1/2 if rhos add up, 1 if epsilons do.
         most: The largest T.
     """
@@ -147,7 +158,8 @@ def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, 
 
 
 def last_useful(problem: Problem, num_vertices: int, one_step_scale: float, power: float) -> float:
-    """Return the number of steps above which the bound of `best_iterations` rises; the least bound lies just below it.
+    """Return the number of steps above which the bound of `best_iterations` rises. The smallest bound is at an integer
+    just below this number.
 
     >>> round(last_useful(Problem(2.0, 1.0, 2.0), 100, 0.001, 0.5), 1)
     229.4
@@ -158,7 +170,9 @@ def last_useful(problem: Problem, num_vertices: int, one_step_scale: float, powe
 
 
 def _best_iterations(spec: Spec, setting: Setting, pure: bool) -> int:
-    """Choose T from the noise of one step: T steps need sqrt(T) times as much, or T times if epsilons add up."""
+    """Choose T from the noise that one step needs. T steps need sqrt(T) times this noise, or T times if epsilons add
+    up.
+    """
     scale, power = one_step_scale(spec, setting, pure)
     assert setting.num_vertices is not None, "as was checked"
     return best_iterations(setting.problem, setting.num_vertices, scale, power, most_steps(spec))
@@ -171,19 +185,20 @@ def _last_useful(spec: Spec, setting: Setting, pure: bool) -> float:
 
 
 def most_steps(spec: Spec) -> int:
-    """Return the largest number of steps that is chosen if a request leaves it open."""
+    """Return the largest number of steps that is chosen if a request leaves the number open."""
     return affordable_steps(spec.dataset_size, spec.need("dimension"))
 
 
 def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, float]:
-    """Return the noise scale that one step would need, and the power of T by which it grows with the steps.
+    """Return the noise scale that one step would need, and the power p such that T steps need T^p times this scale.
 
     Raises:
         InvalidValue: If the number of steps is not given, and nothing determines it.
     """
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         raise InvalidValue(
-            "give iterations: the bound chooses it only if dimension is given and noise_multiplier is not",
+            "iterations is needed: the number with the smallest bound can be chosen only if dimension is given "
+            "and noise_multiplier is left out",
             code="missing",
             pointer=("iterations",),
         )
@@ -193,14 +208,17 @@ def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, flo
 
 
 def epsilons_add_up(spec: Spec, pure: bool) -> bool:
-    """Return whether the noise scale grows with T, not sqrt(T). For Gaussian DP, squares of epsilons add up."""
+    """Return whether the noise scale grows like T rather than sqrt(T). For Gaussian DP it grows like sqrt(T), because
+    squares of epsilons add up.
+    """
     if isinstance(spec.target, BudgetTarget):
         return pure and spec.target.filter.kind != "gaussian_dp"
     return pure and not isinstance(spec.target, GaussianDpTarget)
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Refuse sizes, penalties and step sizes, because full-batch steps of size 2/(t+2) leave none of them to choose.
+    """Refuse specs that choose a penalty, a step size, or a batch that is not all records. The steps are full-batch
+    steps of size 2/(t+2).
 
     Raises:
         InvalidValue: If a size does not fit the data set.
@@ -208,10 +226,13 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} cannot be solved for: the noise scales with the number of steps, so the cost stays the "
-        "same. Solve for noise_multiplier; if you leave out iterations, the number with the least bound is chosen",
+        sizes=(
+            f"{spec.unknown} cannot be solved for, because the noise is scaled so that the cost does not depend on "
+            "it. Solve for noise_multiplier. If you leave iterations out, the number with the smallest bound is "
+            "chosen"
+        ),
         penalty=NO_PENALTY,
-        step_size="the step sizes are 2/(t+2), for which the bound is proved; leave step_size out",
+        step_size="step_size cannot be chosen, because the bound is proved for the step sizes 2/(t+2); leave it out",
     )
     if spec.dataset_size < 2:
         raise InvalidValue("dataset_size must be at least 2", pointer=("dataset_size",))
@@ -223,8 +244,10 @@ def refuse_what_has_no_part(spec: Spec) -> None:
 
 
 def uncapped(steps: float, formula: str) -> Provenance:
-    """Return the number of steps of least bound if it is above `most_steps`."""
-    above = "above it the bound rises, and the least is near below it"
+    """Return the provenance of the number of steps that has the smallest bound, if this number is above
+    `most_steps`.
+    """
+    above = "the bound rises above this number of steps, and is smallest at or just below it"
     return Provenance(UNCAPPED, math.floor(steps) * 1.0, formula, SOURCE, ProvenanceKind.DERIVED, (above,))
 
 
@@ -241,7 +264,7 @@ def _hyperparameters(
             steps.noise_multiplier,
             pure,
             SOURCE,
-            "of one step; s is 2 under replace_one, and 1 under replace_special and add_or_remove_one",
+            "the noise of one step; s is 2 under replace_one, and 1 under replace_special and add_or_remove_one",
         ),
         Provenance("iterations", float(iterations), chosen, SOURCE, derived, (CAPPED,) if capped else ()),
         Provenance("batch_size", float(spec.dataset_size), "n", SOURCE, derived),
@@ -279,13 +302,17 @@ def _rate(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> Prov
         rate = rates.frank_wolfe_rate(setting.problem, num_vertices, spec.dataset_size, count * mechanism.rho)
         formula = r"c\,[A + (L_1 M^2)^{1/3} A^{2/3}],\; A = L_0 M \ln K/(n\sqrt\rho)"
     return setting.order(
-        "excess_risk_rate", rate, formula, "derived, by balancing", "of the empirical risk, at the best number of steps"
+        "excess_risk_rate",
+        rate,
+        formula,
+        "derived, by balancing",
+        "the rate of the empirical risk, with the best number of steps",
     )
 
 
 ALGORITHM = Algorithm(
     name="dp_fw",
-    summary="Full-batch Frank-Wolfe over the l1 ball: a vertex in every step by report-noisy-max.",
+    summary="Full-batch Frank-Wolfe over the l1 ball. Each step selects a vertex by report-noisy-max.",
     source=SOURCE,
     update=r"x_{t+1} = x_t + \tfrac{2}{t+2}(u - x_t),\quad "
     r"u = \arg\min_{v \in \{\pm D e_i\}} \langle v, \nabla F_S(x_t) \rangle - \lambda G_v",
@@ -298,12 +325,17 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="rho-zCDP, or epsilon-DP, of each selection, which add up; hence of the released point.",
+    guarantee=(
+        "Each selection is rho-zCDP, or epsilon-DP. Their costs add up, and the released point is a function of "
+        "the selections."
+    ),
     gradient_complexity="n T",
     has_pure_dp=True,
     norm_order=1.0,
-    verdict="The talk's report-noisy-max takes the scores' sensitivity for the range of their change and loses up to "
-    "twice its epsilon: unsound.",
+    verdict=(
+        "Unsound: the report-noisy-max of Guzman's talk scales its noise to the sensitivity of a single score, not "
+        "to the range of the scores' changes. Its privacy loss is up to twice the stated epsilon."
+    ),
     errata=ERRATA,
     calibrate=calibrate,
     scope=in_l1_ball(Shape.CONVEX, Measure.EMPIRICAL_RISK),

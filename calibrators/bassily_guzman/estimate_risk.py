@@ -1,16 +1,18 @@
 r"""Explicit bounds for Frank-Wolfe with estimated gradients over an l_p ball.
 
-With $r_t \ge E\|d_t - \nabla F(x_t)\|_*^2$ and $x_{t+1} = (1-\eta)x_t + \eta v_t$, where $v_t$ is the least point along
-$d_t$:
+Let $r_t \ge E\|d_t - \nabla F(x_t)\|_*^2$ and $x_{t+1} = (1-\eta)x_t + \eta v_t$, where $v_t$ is the point of the ball
+that minimises $\langle d_t, v\rangle$.
 
-- convex: $\Gamma_{t+1} = (1-\eta)\Gamma_t + \eta M\sqrt{r_t} + \tfrac12 L_1 M^2\eta^2$ bounds the excess risk (as in
-  `tree`, without a regret);
-- in any case $F(x_{t+1}) \le F(x_t) - \eta\,\mathrm{Gap}(x_t) + \eta M\|e_t\|_* + \tfrac12 L_1 M^2\eta^2$, and a
-  telescoping sum bounds the mean gap, $\mathrm{Gap}(x) = \max_y \langle \nabla F(x), x - y\rangle$.
+- For convex losses, $\Gamma_{t+1} = (1-\eta)\Gamma_t + \eta M\sqrt{r_t} + \tfrac12 L_1 M^2\eta^2$ bounds the excess
+  risk. This is the recursion of `tree` without a selection regret.
+- For all smooth losses, with the error $e_t = d_t - \nabla F(x_t)$, $F(x_{t+1}) \le F(x_t) - \eta\,\mathrm{Gap}(x_t) +
+  \eta M\|e_t\|_* + \tfrac12 L_1 M^2\eta^2$. A telescoping sum bounds the mean of $\mathrm{Gap}(x) = \max_y \langle
+  \nabla F(x), x - y\rangle$.
 
-Errors are martingale differences, so by regularity of the dual norm their squares add up: a mean of m centred vectors
-of dual norm at most 2c adds $4\kappa c^2/m$, generalised Gaussian noise $\kappa_+ d\sigma^2$. Source: derived; the
-recursions are those of Bassily, Guzman & Nandi 2021, whose first has 2M.
+The errors are martingale differences, so their squares add up by regularity of the dual norm. A mean of m centred
+vectors of dual norm at most 2c adds $4\kappa c^2/m$, and generalised Gaussian noise adds $\kappa_+ d\sigma^2$. Source:
+derived. The recursions are those of Bassily, Guzman & Nandi 2021, except that their first recursion has 2M in place of
+M.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def squared_errors(setting: LpSetting, phase: EstimatePhase) -> Floats:
-    """Return r of each step's estimate, shape (steps,), in squared gradient units."""
+    """Return the bound r on the squared error of each step's estimate, shape (steps,), in squared gradient units."""
     problem, kappa, eta = setting.problem, setting.regularity.kappa, phase.step_size
     change = min(2.0 * problem.lipschitz, problem.smoothness * eta * problem.diameter)
     noise = mean_square(setting.regularity, setting.dimension, phase.scale)
@@ -44,14 +46,18 @@ def squared_errors(setting: LpSetting, phase: EstimatePhase) -> Floats:
 
 
 def fresh_bound(setting: LpSetting, step_size: float) -> float:
-    r"""Return $(1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0$: the most that one record adds to a momentum estimate."""
+    r"""Return $(1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0$, the largest contribution of one record to a momentum
+    estimate.
+    """
     problem = setting.problem
     change = min(2.0 * problem.lipschitz, problem.smoothness * step_size * problem.diameter)
     return (1.0 - step_size) * change + step_size * problem.lipschitz
 
 
 def excess_risk_bound(setting: LpSetting, phase: EstimatePhase) -> float:
-    r"""Return $\Gamma$ after the last step, in loss units. It starts from the initial gap, or from $L_0 M$."""
+    r"""Return the excess risk bound $\Gamma$ after the last step, in loss units. The recursion starts from the initial
+    gap, or from $L_0 M$.
+    """
     problem, eta = setting.problem, phase.step_size
     errors = np.sqrt(squared_errors(setting, phase))
     per_step = eta * problem.diameter * errors + 0.5 * problem.smoothness * (problem.diameter * eta) ** 2
@@ -60,7 +66,9 @@ def excess_risk_bound(setting: LpSetting, phase: EstimatePhase) -> float:
 
 
 def mean_gap_bound(setting: LpSetting, phase: EstimatePhase) -> float:
-    r"""Return $\Gamma_0/(\eta T) + \tfrac1T\sum_t M\sqrt{r_t} + \tfrac12 L_1 M^2\eta$, in loss units."""
+    r"""Return the bound $\Gamma_0/(\eta T) + \tfrac1T\sum_t M\sqrt{r_t} + \tfrac12 L_1 M^2\eta$ on the mean gap, in
+    loss units.
+    """
     problem, eta = setting.problem, phase.step_size
     errors = float(np.mean(np.sqrt(squared_errors(setting, phase))))
     start = setting.trivial_gap / (eta * phase.estimates)
@@ -68,7 +76,9 @@ def mean_gap_bound(setting: LpSetting, phase: EstimatePhase) -> float:
 
 
 def tree_excess_risk_bound(setting: LpSetting, phase: GradientTreePhase) -> float:
-    r"""Return $\Gamma_N$ after the last leaf, in loss units: steps $2/(k+2)$, of which the first forgets the start."""
+    r"""Return the excess risk bound $\Gamma_N$ after the last leaf, in loss units. The step sizes are $2/(k+2)$. The
+    first step has size 1, so the bound does not depend on the start.
+    """
     problem = setting.problem
     trees = Trees(phase.num_trees, phase.records_per_tree)
     nodes = [

@@ -1,18 +1,18 @@
-r"""The generalised Gaussian mechanism: noise of density proportional to $\exp(-\|z\|_+^2/(2\sigma^2))$.
+r"""The generalised Gaussian mechanism adds noise with density proportional to $\exp(-\|z\|_+^2/(2\sigma^2))$.
 
 **Privacy.** Let $\|\cdot\|_+ = \|\cdot\|_r$ and the pair $(\kappa_+, \kappa)$ be as in `regularity`, and let the
-released vectors of two neighbours differ by $\mu$. Apply smoothness of the squared norm at
-$y = z - \mu = (1-\lambda) a + \lambda b$ with $a = z$, $b = z - \alpha\mu$, $\lambda = 1/\alpha$, to a and b, and
-average:
+released vectors of two neighbours differ by $\mu$. Let $a = z$, $b = z - \alpha\mu$ and $\lambda = 1/\alpha$, so that
+$y = z - \mu = (1-\lambda) a + \lambda b$. Expand the squared norm at y, bound it at a and at b by smoothness, and
+average the two bounds:
 
 $$(1-\lambda)\|a\|_+^2 + \lambda\|b\|_+^2 - \|y\|_+^2 \le \kappa_+ \lambda(1-\lambda)\|a-b\|_+^2.$$
 
-Times $\alpha$ this is $-\alpha\|z-\mu\|_+^2 + (\alpha-1)\|z\|_+^2 \le -\|z-\alpha\mu\|_+^2 + \kappa_+ \alpha(\alpha-1)
-\|\mu\|_+^2$; integrated over z, $D_\alpha \le \alpha\kappa_+\|\mu\|_+^2/(2\sigma^2)$ at every order. With
-$\|\mu\|_* \le \Delta$ that is $\rho = \kappa\Delta^2/(2\sigma^2)$ of zCDP. Bassily, Guzman & Nandi 2021 expand at z,
-and have $\alpha^2/(\alpha-1)$ for $\alpha$.
+Multiplied by $\alpha$, this is $-\alpha\|z-\mu\|_+^2 + (\alpha-1)\|z\|_+^2 \le -\|z-\alpha\mu\|_+^2 + \kappa_+
+\alpha(\alpha-1) \|\mu\|_+^2$; integration over z gives $D_\alpha \le \alpha\kappa_+\|\mu\|_+^2/(2\sigma^2)$ at every
+order. If $\|\mu\|_* \le \Delta$, this is zCDP with $\rho = \kappa\Delta^2/(2\sigma^2)$. Bassily, Guzman & Nandi 2021
+expand at z instead, and get $\alpha^2/(\alpha-1)$ in place of $\alpha$.
 
-No pure epsilon holds: the log-ratio of two shifted densities is unbounded.
+There is no pure epsilon, because the log-ratio of two shifted densities is unbounded.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarg
 from accounting.units import exact
 from calibrators.spec import OpenEpsilon, Spec
 
-#: The largest rho that the engine states.
+#: The largest rho that the accounting engine states.
 _MOST_RHO = 1e6
-#: The smallest scale of noise; its inverse is the largest scale.
+#: The smallest allowed scale of noise. Its inverse is the largest allowed scale.
 _SMALLEST_SCALE = 1e-30
 
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    r"""The event of generalised Gaussian releases, from the noise multiplier: $\rho = s^2/(2\sigma^2)$.
+    r"""A function that makes the event of generalised Gaussian releases from the noise multiplier $\sigma$: zCDP with
+    $\rho = s^2/(2\sigma^2)$.
 
     Attributes:
         relation: The neighbouring relation, with sensitivity s: 2 if a record is replaced, 1 if it becomes the null
             record.
-        each: Whether every record takes part in every step, so that each step is charged. Otherwise a record takes part
-            in releases that together cost it rho, and one event covers all of them.
+        each: Whether every record takes part in every step, so that every step is charged. Otherwise the releases in
+            which a record takes part cost rho together, and one event covers all releases.
     """
 
     relation: NeighboringRelation
@@ -53,7 +54,8 @@ class Releases:
         rho = rounded_up((exact(self.relation.sensitivity) / exact(noise_multiplier)) ** 2 / 2)
         if rho > _MOST_RHO:
             raise InvalidValue(
-                f"no rho above {_MOST_RHO:g} can be stated; use more noise than {noise_multiplier:g}, or aim lower",
+                f"a noise multiplier of {noise_multiplier:g} has a rho above {_MOST_RHO:g}, the largest that "
+                "can be stated; use more noise, or a target with less privacy loss",
                 pointer=("noise_multiplier",),
             )
         return Event(ZcDp(rho), count=iterations if self.each else 1)
@@ -62,19 +64,19 @@ class Releases:
 def noise_scale(
     regularity: RegularityPair, bound: float, records: int, noise_multiplier: float, releases: int = 1
 ) -> float:
-    r"""Return $\sigma$ of the noise on a mean: $\sqrt{\kappa h}\,(c/m)$ times the noise multiplier.
+    r"""Return the scale of the noise on a mean: $\sqrt{\kappa h}\,(c/m)$ times the noise multiplier.
 
     Args:
-        regularity: The regularity of the dual norm; the noise is of its norm.
-        bound: The bound c on the dual norm of one record's part in the sum.
+        regularity: The regularity of the dual norm, which includes the norm of the noise.
+        bound: The bound c on the dual norm of one record's contribution to the sum.
         records: The number m of records in the mean.
         noise_multiplier: The noise multiplier, as `Releases` reads it.
         releases: The number h of releases in which one record takes part, at a joint cost of rho.
 
     Raises:
-        InvalidValue: If floating point would not hold the scale safely.
+        InvalidValue: If the scale is outside the safe range of floating point.
 
-    Source: derived, as above.
+    Source: derived in the docstring of this module.
 
     >>> from accounting.events.regularity import kappa_pair
     >>> round(noise_scale(kappa_pair(1.5, 100), 0.01, 1, 1.0 / math.sqrt(2.0 * 0.0174689047691)), 10)
@@ -83,7 +85,8 @@ def noise_scale(
     scale = math.sqrt(regularity.kappa * releases) * bound / records * noise_multiplier
     if scale != 0.0 and not _SMALLEST_SCALE <= scale <= 1.0 / _SMALLEST_SCALE:
         raise InvalidValue(
-            f"the noise would have the scale {scale:g}, which floating point does not hold safely: choose other units",
+            f"the noise scale {scale:g} is outside the safe range of floating point; use other units for the "
+            "loss or the parameters",
             pointer=("assumptions", "lipschitz"),
         )
     return scale
@@ -92,8 +95,8 @@ def noise_scale(
 def mean_square(regularity: RegularityPair, dimension: int, scale: float) -> float:
     r"""Return $\kappa_+ d \sigma^2$, the expected squared error that noise of this scale adds, in the smooth norm.
 
-    Source: Bassily, Guzman & Nandi 2021, Proposition 8, has $E\|z\|_+^2 = d\sigma^2$; the sum of independent vectors
-    costs the factor.
+    Source: Bassily, Guzman & Nandi 2021, Proposition 8, has $E\|z\|_+^2 = d\sigma^2$. The factor $\kappa_+$ comes from
+    adding the noise to other independent vectors.
     """
     return regularity.kappa_plus * dimension * scale**2
 
@@ -116,7 +119,8 @@ def refuse_pure_dp(spec: Spec) -> None:
         case _:
             return
     raise NoCostInFilter(
-        "generalised Gaussian noise is rho-zCDP, but it has neither an epsilon at delta 0 nor a mu of Gaussian DP, "
-        "because the log-ratio of its shifted densities is unbounded. Use a target with delta above 0, or in rho",
+        "generalised Gaussian noise cannot meet this target. It is rho-zCDP, but it has neither an epsilon at "
+        "delta 0 nor a mu of Gaussian DP, because the log-ratio of its shifted densities is unbounded. Use an "
+        "approximate_dp target with delta above 0, or a zcdp target",
         pointer=("target", refused),
     )

@@ -1,4 +1,4 @@
-r"""Generalised linear losses over the l1 ball: smooth the scalar link, then full-batch private Frank-Wolfe.
+r"""Full-batch private Frank-Wolfe for generalised linear losses over the l1 ball, with a smoothed scalar link.
 
 **Setting.** Minimise $F(x) = E\, \ell_y(\langle a, x \rangle)$ over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, from n
 records $(a_i, y_i)$. Every link $\ell_y$ is convex and $\ell_0$-Lipschitz on the logits that the ball admits, and
@@ -6,15 +6,16 @@ $\|a\|_\infty \le R_a$, so every loss is $L_0 = \ell_0 R_a$-Lipschitz. Losses ne
 quantile losses are not.
 
 **Update.** The link is replaced by its Moreau envelope $\ell^\beta(m) = \min_u \ell(u) + \tfrac\beta2 (u - m)^2$, whose
-derivative $\beta (m - u^*)$ is no steeper than the link's and changes by at most $\beta$ times a change of m;
-$0 \le \ell - \ell^\beta \le \ell_0^2/(2\beta)$. So the smoothed losses are $L_0$-Lipschitz and $\beta R_a^2$-smooth.
-Then $x_0 = 0$ and, for $t = 0..T-1$,
+derivative is $\beta (m - u^*)$, where $u^*$ is the minimiser. This derivative is at most $\ell_0$ in size and changes
+by at most $\beta$ times the change of m, and $0 \le \ell - \ell^\beta \le \ell_0^2/(2\beta)$. So the smoothed losses
+are $L_0$-Lipschitz and $\beta R_a^2$-smooth. Then $x_0 = 0$ and, for $t = 0..T-1$,
 
     u <- the vertex +-D e_i of least  <u, grad F_S^beta(x_t)> - lambda Gumbel;   x_{t+1} <- x_t + 2/(t+2) (u - x_t)
 
 The point $x_T$ is released. The plan carries $\beta$.
 
-**Privacy.** As in `dp_fw`: every record's gradient is clipped to $\|\cdot\|_\infty \le L_0$, whatever was smoothed.
+**Privacy.** The analysis is that of `dp_fw`. Every record's gradient is clipped to $\|\cdot\|_\infty \le L_0$, so
+privacy does not depend on the smoothing.
 
 **Utility.** With $\lambda$ the scale of the Gumbel noise and $K = 2d$ vertices,
 
@@ -22,10 +23,10 @@ $$E F(x_T) - \min F \le \frac{\ell_0^2}{2\beta} + \frac{2 \beta R_a^2 M^2}{T+2} 
 + 2 L_0 D \sqrt{\frac{2 \ln(2d)}{n}}.$$
 
 The first term is the effect of smoothing, and the next two are Frank-Wolfe's gap on the smoothed empirical risk. The
-last is twice the Rademacher complexity of the links over the ball: the average excess of the population risk over the
-empirical risk, at a point that is chosen in any way, is at most that. For T steps the best smoothing is
-$\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, with which the first two terms are $2 L_0 M/\sqrt{T+2}$. The default T is the
-integer of least bound, of order $n \sqrt\rho/\ln K$: about $n^2$ gradients, for a risk of order
+last term is twice the Rademacher complexity of the losses over the ball. It bounds the expected difference between
+population risk and empirical risk at a point that may depend on the records in any way. For T steps the best smoothing
+is $\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, and the first two terms then add up to $2 L_0 M/\sqrt{T+2}$. The default T is
+the integer with the smallest bound, of order $n \sqrt\rho/\ln K$. This takes about $n^2$ gradients, for a risk of order
 $(\ln K/(n \sqrt\rho))^{1/2} + (\ln d/n)^{1/2}$.
 """
 
@@ -73,23 +74,29 @@ from calibrators.scopes import Measure, Shape, in_l1_ball
 from calibrators.spec import Calibration, Spec
 
 SOURCE = (
-    "after Bassily, Guzman & Menart 2021 (arXiv 2107.05585), generalised linear losses (secondary source); derived: "
-    "every constant"
+    "after Bassily, Guzman & Menart 2021 (arXiv 2107.05585), generalised linear losses (secondary source); all "
+    "constants are derived"
 )
 BOUND_FORMULA = (
     r"E F(x_T) - \min F \le \frac{\ell_0^2}{2\beta} + \frac{2 \beta R_a^2 M^2}{T+2} + \lambda \ln K"
     r" + 2 L_0 D \sqrt{\tfrac{2 \ln(2d)}{n}}"
 )
 RISK_HOLDS = (
-    "every loss is a convex link of the logit <a, x>, l_0-Lipschitz where the ball's logits lie",
-    "every record's features, the constant 1 of an intercept among them, are at most L_0 / l_0 in size",
-    "records are independent and alike distributed; it is of the population risk of the loss that was not smoothed",
+    "every loss is a convex function (link) of the logit <a, x>, and l_0-Lipschitz on the logits that the ball allows",
+    ("every record's features, including the constant 1 of an intercept, are at most L_0 / l_0 in absolute value"),
+    (
+        "records are independent and identically distributed; the bound is on the population risk of the original "
+        "loss, not of the smoothed one"
+    ),
 )
 ERRATA = (
-    "The paper's text on generalised linear losses was not at hand, only rates quoted from it: the recipe's constants "
-    "and the calibration are derived here. It takes about n^2 gradients, where the paper says 'super-linear time'.",
-    "The talk's report-noisy-max is 2 epsilon-DP where it says epsilon: scores of opposite sign move apart. Here the "
-    "noise is scaled to the range of their change, and it is Gumbel.",
+    "Only quoted rates of the paper were available for generalised linear losses, not its text. So the "
+    "constants and the calibration are derived here. The algorithm takes about n^2 gradients; the paper says "
+    "'super-linear time'.",
+    (
+        "Guzman's talk states that its report-noisy-max is epsilon-DP. It is only 2 epsilon-DP, because scores of "
+        "opposite vertices move apart. Here the noise is Gumbel noise, scaled to the range of the scores' changes."
+    ),
 )
 ASSUMPTIONS = (
     *(item for item in SMOOTH_ASSUMPTIONS if item.name not in ("smoothness", "num_vertices")),
@@ -97,8 +104,8 @@ ASSUMPTIONS = (
         "link_lipschitz",
         r"\ell_0",
         LOSS,
-        "every record's loss changes by at most l_0 times a change of its logit, among the logits of the domain; the "
-        "features are then at most lipschitz / link_lipschitz in size",
+        "every record's loss changes by at most l_0 times the change of its logit, for all logits that the "
+        "domain allows; features are then assumed to be at most lipschitz / link_lipschitz in absolute value",
         open_lower=True,
         required=False,
     ),
@@ -106,7 +113,8 @@ ASSUMPTIONS = (
         "smoothing",
         r"\beta",
         LOSS,
-        "of the link's Moreau envelope, in losses per squared logit; left out, it is that of least bound",
+        "the parameter of the link's Moreau envelope, in losses per squared logit; if left out, the value with "
+        "the smallest bound",
         open_lower=True,
         required=False,
     ),
@@ -119,7 +127,7 @@ class Link:
 
     Attributes:
         lipschitz: The constant l_0, in losses per logit.
-        features: The bound R_a on the absolute value of a feature, per unit of a parameter.
+        features: The bound R_a on the absolute value of a feature, in logits per unit of a parameter.
     """
 
     lipschitz: float
@@ -127,8 +135,8 @@ class Link:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine; smoothing and number of steps have the least bound unless they are
-    given.
+    """Calibrate the spec: the engine computes the noise. The smoothing and the number of steps minimise the bound
+    unless they are given.
 
     Raises:
         InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -163,7 +171,8 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def best_smoothing(link: Link, diameter: float, iterations: int) -> float:
-    r"""Return $\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, in losses per squared logit.
+    r"""Return the smoothing with the smallest bound, $\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, in losses per squared
+    logit.
 
     >>> round(best_smoothing(Link(1.0, 1.0), 2.0, 2000), 9)
     11.185928661
@@ -174,9 +183,10 @@ def best_smoothing(link: Link, diameter: float, iterations: int) -> float:
 def smoothed_risk_bound(
     link: Link, diameter: float, smoothing: float, iterations: int, scale: float, num_vertices: int
 ) -> float:
-    """Return the expected gap of the empirical risk of the original losses, which are not smoothed, in loss units.
+    """Return the bound on the expected gap of the empirical risk, in loss units. The risk is that of the original
+    losses, not of the smoothed ones.
 
-    Source: derived; see the module.
+    Source: derived in the docstring of this module.
 
     >>> round(smoothed_risk_bound(Link(1.0, 1.0), 2.0, 20.0, 2000, 0.0405, 100), 9)
     0.291429472
@@ -186,8 +196,8 @@ def smoothed_risk_bound(
 
 
 def generalisation_gap(lipschitz: float, radius: float, num_vertices: int, dataset_size: int) -> float:
-    r"""Return $2 L_0 D \sqrt{2 \ln K/n}$: by symmetrisation, contraction and Massart's lemma over the $K = 2d$
-    vertices.
+    r"""Return $2 L_0 D \sqrt{2 \ln K/n}$, a bound on the expected difference between population and empirical risk. It
+    follows from symmetrisation, contraction and Massart's lemma over the $K = 2d$ vertices.
 
     >>> round(generalisation_gap(1.0, 1.0, 100, 10_000), 13)
     0.0606970851754
@@ -196,7 +206,7 @@ def generalisation_gap(lipschitz: float, radius: float, num_vertices: int, datas
 
 
 def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, power: float, most: int) -> int:
-    r"""Return the integer $T$ of least $2 L_0 M/\sqrt{T+2} + r_1 T^p$ from 1 to ``most``.
+    r"""Return the integer $T$ from 1 to ``most`` that minimises $2 L_0 M/\sqrt{T+2} + r_1 T^p$.
 
     Above $(T+2)^{p+1/2} = L_0 M/(p r_1)$ the sum rises, so only smaller integers are tried.
 
@@ -232,7 +242,7 @@ def _last_useful(spec: Spec, setting: Setting, link: Link | None, smoothing: flo
 
 
 def _best_iterations(spec: Spec, setting: Setting, link: Link | None, smoothing: float | None, pure: bool) -> int:
-    """Choose the number of steps from the noise that one step would need."""
+    """Return the number of steps with the smallest bound, computed from the noise that one step would need."""
     scale, power = one_step_scale(spec, setting, pure)
     assert setting.num_vertices is not None, "as was checked"
     problem = setting.problem
@@ -240,7 +250,7 @@ def _best_iterations(spec: Spec, setting: Setting, link: Link | None, smoothing:
         regret = expected_regret(scale, setting.num_vertices)
         return best_iterations_smoothed(problem.lipschitz, problem.diameter, regret, power, most_steps(spec))
     if link is None:
-        raise _missing_link("the number of steps of least bound")
+        raise _missing_link("the number of steps with the smallest bound")
     smooth = replace(problem, smoothness=smoothing * link.features**2)
     return best_iterations(smooth, setting.num_vertices, scale, power, most_steps(spec))
 
@@ -250,13 +260,13 @@ def _smoothing(given: Given, link: Link | None, diameter: float, iterations: int
     if smoothing is not None:
         return smoothing
     if link is None:
-        raise _missing_link("the smoothing of least bound")
+        raise _missing_link("the smoothing with the smallest bound")
     return best_smoothing(link, diameter, iterations)
 
 
 def _missing_link(what: str) -> InvalidValue:
     return InvalidValue(
-        f"link_lipschitz is needed for {what}; or give both iterations and assumptions.smoothing",
+        f"link_lipschitz is needed to choose {what}; instead, you can give both iterations and assumptions.smoothing",
         code="missing",
         pointer=("assumptions", "link_lipschitz"),
     )
@@ -276,7 +286,7 @@ def _hyperparameters(
             steps.noise_multiplier,
             pure,
             SOURCE,
-            "of one step; s is 2 under replace_one, and 1 under replace_special and add_or_remove_one",
+            "the noise of one step; s is 2 under replace_one, and 1 under replace_special and add_or_remove_one",
         ),
         Provenance(
             "smoothing", phase.smoothing, smoothing, SOURCE, derived, ("in losses per squared logit",), units=LOSS
@@ -325,13 +335,17 @@ def _rate(spec: Spec, setting: Setting, num_vertices: int, phase: SmoothedVertex
         rate = rates.generalized_linear_rate(setting.problem, num_vertices, spec.dataset_size, count * mechanism.rho)
         formula = r"c\, L_0 M\,[(\ln K/(n\sqrt\rho))^{1/2} + (\ln K/n)^{1/2}]"
     return setting.order(
-        "excess_risk_rate", rate, formula, "derived, by balancing", "at the best smoothing and number of steps"
+        "excess_risk_rate",
+        rate,
+        formula,
+        "derived, by balancing",
+        "with the best smoothing and the best number of steps",
     )
 
 
 ALGORITHM = Algorithm(
     name="generalized_linear_l1",
-    summary="Full-batch Frank-Wolfe over the l1 ball on smoothed links: hinge, absolute and quantile losses.",
+    summary="Full-batch Frank-Wolfe over the l1 ball with smoothed links, for hinge, absolute and quantile losses.",
     source=SOURCE,
     update=r"x_{t+1} = x_t + \tfrac{2}{t+2}(u - x_t),\quad "
     r"u = \arg\min_{v \in \{\pm D e_i\}} \langle v, \nabla F_S^\beta(x_t) \rangle - \lambda G_v,\quad "
@@ -345,13 +359,18 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="rho-zCDP, or epsilon-DP, of each selection, which add up; hence of the released point.",
+    guarantee=(
+        "Each selection is rho-zCDP, or epsilon-DP. Their costs add up, and the released point is a function of "
+        "the selections."
+    ),
     gradient_complexity="n T",
     has_pure_dp=True,
     norm_order=1.0,
-    verdict="For generalised linear losses only rates are printed. What the talk prints of their selections, "
-    "report-noisy-max, takes the scores' sensitivity for the range of their change and loses up to twice its epsilon: "
-    "unsound.",
+    verdict=(
+        "Unsound: the paper prints only rates for generalised linear losses. The report-noisy-max of Guzman's talk "
+        "scales its noise to the sensitivity of a single score, not to the range of the scores' changes. Its "
+        "privacy loss is up to twice the stated epsilon."
+    ),
     errata=ERRATA,
     calibrate=calibrate,
     scope=in_l1_ball(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),

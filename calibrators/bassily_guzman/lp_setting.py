@@ -1,4 +1,4 @@
-"""The setting: Lipschitz losses over an l_p ball, 1 < p <= 2, read from a caller's assumptions and checked."""
+"""This module reads the caller's assumptions about Lipschitz losses over an l_p ball, 1 < p <= 2, and checks them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ NORM_ORDER = Assumption(
     "norm_order",
     "p",
     PURE,
-    "order of the norm of parameters; gradients are measured in l_q, 1/p + 1/q = 1. An lp_ball as domain says it too",
+    "the order p of the parameters' norm; gradients are measured in l_q, 1/p + 1/q = 1. An lp_ball as domain "
+    "also gives it",
     lower=1.0,
     upper=2.0,
     open_lower=True,
@@ -29,8 +30,8 @@ LIPSCHITZ = Assumption(
     "lipschitz",
     "L_0",
     GRADIENT,
-    "every record's gradient has l_q norm at most L_0 in the domain; longer ones are clipped, so privacy needs the "
-    "number and not its truth",
+    "every record's gradient has l_q norm at most L_0 in the domain; longer gradients are clipped, so privacy "
+    "holds even if this is false",
     open_lower=True,
 )
 SMOOTH = Assumption(
@@ -42,16 +43,26 @@ SMOOTH = Assumption(
 )
 SIZES = (
     Assumption(
-        "diameter", "M", PARAMETER, "largest l_p distance of two points of the ball", open_lower=True, required=False
+        "diameter",
+        "M",
+        PARAMETER,
+        "the largest l_p distance between two points of the ball",
+        open_lower=True,
+        required=False,
     ),
     Assumption(
-        "radius", "D", PARAMETER, "radius of the l_p ball, M/2; give one of the two", open_lower=True, required=False
+        "radius",
+        "D",
+        PARAMETER,
+        "the radius of the l_p ball, M/2; give either the radius or the diameter",
+        open_lower=True,
+        required=False,
     ),
     Assumption(
         "initial_gap",
         r"\Gamma_0",
         LOSS,
-        "upper bound of F(x_0) - min F, in place of L_0 M",
+        "upper bound on F(x_0) - min F, in place of L_0 M",
         open_lower=True,
         required=False,
     ),
@@ -59,7 +70,7 @@ SIZES = (
         "order_constant",
         "c",
         PURE,
-        "factor of the rates, whose constants are unknown",
+        "the factor of the rates, whose constants are unknown",
         open_lower=True,
         required=False,
         default=1.0,
@@ -71,13 +82,13 @@ LIPSCHITZ_ASSUMPTIONS = (NORM_ORDER, LIPSCHITZ, *SIZES)
 
 @dataclass(frozen=True, slots=True)
 class LpSetting:
-    """The setting that the spec states.
+    """The assumptions of a spec about losses and domain.
 
     Attributes:
         problem: The constants L_0, L_1 (0 if the algorithm does not use it) and M.
         norm_order: The order p of the norm of parameters.
         dimension: Number d of parameters.
-        regularity: The regularity of the dual norm: the noise is of its smooth norm.
+        regularity: The regularity of the dual norm. It includes the smooth norm in which the noise is drawn.
         initial_gap: The caller's initial gap; None means L_0 M.
         order_constant: The constant c of the rates.
     """
@@ -99,23 +110,24 @@ class LpSetting:
 
     @property
     def trivial_gap(self) -> float:
-        """The bound that holds at the starting point without a step."""
+        """The bound on the excess risk that holds at the starting point, before any step."""
         largest = self.problem.lipschitz * self.problem.diameter
         return largest if self.initial_gap is None else min(largest, self.initial_gap)
 
 
 def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
-    """Return the setting of a spec.
+    """Return the assumptions of a spec.
 
     Raises:
-        InvalidValue: If an assumption is unknown or outside its range; if an assumption to which the noise is scaled,
-            or the dimension, is missing (``missing``); if p or sizes contradict each other (``contradiction``); or if
-            the domain is no l_p ball.
+        InvalidValue: If an assumption is unknown or outside its range; if the dimension, or an assumption to which the
+            noise is scaled, is missing (``missing``); if values of p, or sizes, contradict each other
+            (``contradiction``); or if the domain is not an l_p ball.
     """
     given = read_assumptions(known, spec.assumptions)
     for name in given.missing:
         raise InvalidValue(
-            f"{name} is needed for the privacy itself: the noise is scaled to it, and gradients are clipped to it",
+            f"{name} is needed because the privacy depends on it: gradients are clipped to it, and the noise is "
+            "scaled to it",
             code="missing",
             pointer=("assumptions", name),
         )
@@ -125,7 +137,9 @@ def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )
-    dimension = spec.need("dimension", "the noise is scaled to the regularity of the dual norm, which depends on it")
+    dimension = spec.need(
+        "dimension", "the noise is scaled to the regularity of the dual norm, which depends on the dimension"
+    )
     order = _norm_order(given, spec.domain)
     return LpSetting(
         problem=Problem(
@@ -142,16 +156,18 @@ def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Refuse requests that l_p algorithms cannot fulfil.
+    """Refuse specs that ask for something that l_p algorithms cannot do.
 
     Raises:
         Unsupported: If a size is solved for, or a penalty is given.
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} is not solved for: step sizes and noise change with it together. Solve for "
-        "noise_multiplier, or for epsilon or delta at given noise",
-        penalty="the steps have no proximal part: leave penalty out",
+        sizes=(
+            f"{spec.unknown} cannot be solved for, because both the step sizes and the noise depend on it. Solve "
+            "for noise_multiplier, or for epsilon or delta with given noise"
+        ),
+        penalty="this algorithm cannot handle a penalty: leave penalty out",
     )
 
 
@@ -160,20 +176,21 @@ def _norm_order(given: Given, domain: LpBall | None) -> float:
     if domain is None:
         if order is None:
             raise InvalidValue(
-                "norm_order is needed: the p of the norm of parameters, above 1 and at most 2",
+                "norm_order is needed: the p of the parameters' norm, above 1 and at most 2",
                 code="missing",
                 pointer=("assumptions", "norm_order"),
             )
         return order
     if domain.norm_order > 2.0:
         raise InvalidValue(
-            f"norm_order must be at most 2, got {domain.norm_order:g}: above it the dual norm is not regular enough "
-            "for this noise. Use the l2 ball of the same radius times d^(1/2 - 1/p)",
+            f"norm_order must be at most 2, got {domain.norm_order:g}: for a larger p the dual norm is not "
+            "regular enough for this noise. Use an l2 ball with this radius times d^(1/2 - 1/p)",
             pointer=("domain", "norm_order"),
         )
     if order is not None and abs(order - domain.norm_order) > SAME * order:
         raise InvalidValue(
-            f"assumptions.norm_order is {order:g}, and the domain's {domain.norm_order:g}; give one",
+            f"assumptions.norm_order is {order:g}, but the norm_order of the domain is {domain.norm_order:g}; "
+            "give only one of them",
             code="contradiction",
             pointer=("assumptions", "norm_order"),
         )

@@ -1,4 +1,4 @@
-r"""Noisy mirror descent over an l_p ball, 1 < p <= 2: full batches, losses that need not be smooth.
+r"""Noisy mirror descent over an l_p ball, 1 < p <= 2, in full batches. Losses need not be smooth.
 
 **Setting.** Minimise the empirical risk $F_S(x) = \tfrac1n\sum_i f(x, z_i)$ over $\{\|x\|_p \le D\}$; every
 $f(\cdot, z)$ is convex with $\|\nabla f\|_q \le L_0$, $1/p + 1/q = 1$.
@@ -10,18 +10,18 @@ $f(\cdot, z)$ is convex with $\|\nabla f\|_q \le L_0$, $1/p + 1/q = 1$.
 
 and the mean of $x_1..x_T$ is released. The radial projection is the Bregman projection onto the ball.
 
-**Privacy.** A gradient is clipped to $\|g\|_q \le L_0$, so that a record moves the mean by at most $s L_0/n$, s = 2
-when it is replaced and s = 1 when it becomes the null record. A step with $\sigma = \sqrt\kappa\,(L_0/n)$ times the
-noise multiplier costs $\rho = s^2/2$ over its square (`generalized_gaussian`); steps compose adaptively, and T of them
-at $\sigma = (s L_0/n)\sqrt{\kappa T/(2\rho)}$ to rho.
+**Privacy.** A gradient is clipped to $\|g\|_q \le L_0$, so a record moves the mean by at most $s L_0/n$. Here s = 2 if
+the record is replaced, and s = 1 if it becomes the null record. If $\sigma$ is $\sqrt\kappa\,(L_0/n)$ times the noise
+multiplier z, a step costs $\rho = s^2/(2 z^2)$ (`generalized_gaussian`). Steps compose adaptively, so T steps at
+$\sigma = (s L_0/n)\sqrt{\kappa T/(2\rho)}$ cost rho.
 
 **Utility.** The bound is the usual one of mirror descent, $D^2/(2(p-1)\eta T) + \tfrac\eta2 E\|\hat g\|_q^2$, with
-$\|\hat g\|_q \le L_0 + \|z\|_r$ and $E\|z\|_r^2 = d\sigma^2$ for the noise z, r <= q. The default step is the best,
-$\eta = D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$, and the bound is then $D (L_0 + \sigma\sqrt d)/\sqrt{(p-1)T}$.
+$\|\hat g\|_q \le L_0 + \|z\|_r$ and $E\|z\|_r^2 = d\sigma^2$ for the noise z, r <= q. The default step size minimises
+the bound: $\eta = D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$. The bound is then $D (L_0 + \sigma\sqrt d)/\sqrt{(p-1)T}$.
 
-The mirror map is that of l_p for every p and d, and the noise is that of the pair of least kappa. If r = q, which is so
-unless p is near 1 or d is small, both come from one norm, $1/(p-1) = \kappa_+$, and bound and step are those of the
-paper.
+The mirror map uses the l_p norm for every p and d. The noise uses the norm l_r with the smallest kappa. Unless p is
+near 1 or d is small, r = q. Then the mirror map and the noise come from the same norm, $1/(p-1) = \kappa_+$, and bound
+and step size are those of the paper.
 """
 
 from __future__ import annotations
@@ -54,18 +54,29 @@ SCALE_FORMULA = r"\sigma = \sqrt\kappa\, (L_0/n)\, \sigma_{mult}"
 STEP_FORMULA = r"\eta = D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})"
 BOUND_FORMULA = r"\tfrac{D^2}{2(p-1)\eta T} + \tfrac\eta2 (L_0 + \sigma\sqrt d)^2"
 ERRATA = (
-    "The printed sigma^2 lacks the number of steps T: run in full batches it costs T times the rho of its proof, whose "
-    "risk bound has the factor. Here each step is charged.",
-    "Amplification by sampling is used for the minibatches without a proof for this noise. Here batches are full.",
-    "The Renyi divergence is bounded by kappa alpha^2/(alpha - 1), by expanding at the wrong point; kappa alpha holds.",
-    "kappa = 2 ln d, for p near 1, is no regularity constant. Here kappa is the least of (r - 1) d^(2/r - 2/q), with "
-    "the r that goes with it.",
-    "The exponents of the regulariser are printed kappa_+ for kappa_+ + 1, and kappa/(kappa - 1) for its dual.",
+    "The printed sigma^2 lacks the factor T, the number of steps. In full batches, the run costs T times the "
+    "rho that the proof states. The paper's risk bound does have the factor. Here every step is charged.",
+    (
+        "The paper uses amplification by sampling for its minibatches, without a proof for this kind of noise. "
+        "Here every batch has all records."
+    ),
+    (
+        "The paper bounds the Renyi divergence with a factor kappa alpha^2/(alpha - 1), because it expands at an "
+        "unsuitable point. The factor kappa alpha suffices."
+    ),
+    (
+        "For p near 1 the paper takes kappa = 2 ln d, which is not a regularity constant. Here kappa is the "
+        "minimum over r of (r - 1) d^(2/r - 2/q), and the noise uses the minimising r."
+    ),
+    (
+        "The paper prints the exponents of the regulariser and of its dual as kappa_+ and kappa/(kappa - 1). The "
+        "exponent of the regulariser should be kappa_+ + 1."
+    ),
 )
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, and the step size has the least bound.
+    """Calibrate the spec: the engine computes the noise, and the step size minimises the bound.
 
     Raises:
         InvalidValue: If an assumption, the dimension or the number of steps is missing or outside its range.
@@ -81,7 +92,7 @@ def calibrate(spec: Spec) -> Calibration:
             f"full_batch takes every record in every step: batch_size must be {spec.dataset_size}",
             pointer=("batch_size",),
         )
-    iterations = spec.need("iterations", "the number of steps")
+    iterations = spec.need("iterations", "this is the number of steps")
     steps = solve_steps(spec, Releases(spec.relation, each=True), iterations=iterations, batch_size=spec.dataset_size)
     scale = noise_scale(setting.regularity, setting.problem.lipschitz, spec.dataset_size, steps.noise_multiplier)
     step_size = best_step_size(setting, scale, iterations) if spec.step_size is None else spec.step_size
@@ -109,12 +120,12 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def gradient_length(setting: LpSetting, scale: float) -> float:
-    r"""Return $L_0 + \sigma\sqrt d$, a bound of the root mean square l_q norm of a noisy gradient."""
+    r"""Return $L_0 + \sigma\sqrt d$, a bound on the root mean square l_q norm of a noisy gradient."""
     return setting.problem.lipschitz + scale * math.sqrt(setting.dimension)
 
 
 def best_step_size(setting: LpSetting, scale: float, iterations: int) -> float:
-    r"""Return $D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$, the step size of least bound."""
+    r"""Return $D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$, the step size with the smallest bound."""
     return setting.radius / (gradient_length(setting, scale) * math.sqrt((setting.norm_order - 1.0) * iterations))
 
 
@@ -158,7 +169,7 @@ def _utility(spec: Spec, setting: LpSetting, phase: MirrorPhase, steps: Steps) -
             BOUND_FORMULA,
             f"{PAPER}, section 5; derived",
             ProvenanceKind.DERIVED,
-            ("of the empirical risk: what it generalises to is not included", "every loss is convex"),
+            ("the bound is on the empirical risk; the generalisation error is not included", "every loss is convex"),
             vacuous=bound >= setting.trivial_gap,
             units=LOSS,
         )
@@ -174,7 +185,7 @@ def _utility(spec: Spec, setting: LpSetting, phase: MirrorPhase, steps: Steps) -
                 largest * lp_rates.mirror_descent_rate(setting.regularity.kappa, setting.dimension, n, epsilon, delta),
                 r"L_0 M \kappa \sqrt{d \ln(1/\delta)}/(\varepsilon n)",
                 f"{SOURCE}, its empirical risk",
-                "at the number of steps that balances both parts of the bound",
+                "the rate with the number of steps that balances both parts of the bound",
             )
         )
         if 1.0 < setting.norm_order < 2.0 and delta < 1.0 / n:
@@ -187,7 +198,7 @@ def _utility(spec: Spec, setting: LpSetting, phase: MirrorPhase, steps: Steps) -
                     * lp_rates.empirical_lower_bound(setting.norm_order, setting.dimension, n, epsilon, delta),
                     r"L_0 D\,(p-1)\sqrt{d \ln(1/\delta)}/(\varepsilon n)",
                     f"{PAPER}, Theorem 19",
-                    "of the empirical risk, for 1 < p < 2 and delta below 1/n",
+                    "a bound on the empirical risk, for 1 < p < 2 and delta below 1/n",
                 )
             )
     found.append(
@@ -198,7 +209,7 @@ def _utility(spec: Spec, setting: LpSetting, phase: MirrorPhase, steps: Steps) -
 
 ALGORITHM = Algorithm(
     name="noisy_mirror_descent",
-    summary="Mirror descent over an l_p ball in full batches, with generalised Gaussian noise.",
+    summary="Mirror descent over an l_p ball, in full batches and with generalised Gaussian noise.",
     source=SOURCE,
     update=r"x \leftarrow \arg\min_{\|u\|_p \le D} \eta \langle \hat g, u \rangle + B_\Phi(u, x),\quad "
     r"\Phi = \tfrac{1}{2(p-1)} \|\cdot\|_p^2",
@@ -207,9 +218,15 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=LIPSCHITZ_ASSUMPTIONS,
-    guarantee="rho-zCDP of all noisy gradients together, hence of the released average; no pure epsilon.",
+    guarantee=(
+        "All noisy gradients together are rho-zCDP. The released average is a function of them, so it has the same "
+        "guarantee. There is no pure epsilon."
+    ),
     gradient_complexity=r"n T",
-    verdict="The printed noise lacks the number of steps, and its minibatches a proof that they amplify: unsound.",
+    verdict=(
+        "Unsound: the printed noise lacks the factor of the number of steps, and there is no proof that the "
+        "minibatches amplify privacy."
+    ),
     errata=ERRATA,
     calibrate=calibrate,
     scope=in_lp_ball(Shape.CONVEX, Measure.EMPIRICAL_RISK, needs_smoothness=False),
@@ -223,7 +240,7 @@ ALGORITHM = Algorithm(
         ),
         variants={
             "euclidean": {"assumptions": {"norm_order": 2.0, "lipschitz": 1.0, "radius": 1.0, "initial_gap": 0.5}},
-            "own step in a given ball": {
+            "given step size and ball": {
                 "domain": LpBall(1.2, 1.0),
                 "step_size": 0.02,
                 "assumptions": {"lipschitz": 1.0},
@@ -232,7 +249,7 @@ ALGORITHM = Algorithm(
     ),
     requests={
         "noisy_mirror_descent_theorem": ExampleRequest(
-            "Noisy mirror descent in an l_1.5 ball: generalised Gaussian noise and the step size of least bound",
+            "Noisy mirror descent in an l_1.5 ball: generalised Gaussian noise and the best step size",
             {
                 "dataset_size": 10000,
                 "dimension": 10,

@@ -1,28 +1,30 @@
-r"""Noisy Frank-Wolfe over an l_p ball, 1 < p <= 2, in one pass: variance-reduced gradients, generalised Gaussian noise.
+r"""Noisy Frank-Wolfe over an l_p ball, 1 < p <= 2, in one pass. It uses variance-reduced gradients and generalised
+Gaussian noise.
 
 **Setting.** Minimise $F(x) = E f(x, z)$ over $\{\|x\|_p \le D\}$, diameter $M = 2D$, from n independent records; every
 $f(\cdot, z)$ is convex, $\|\nabla f\|_q \le L_0$ and $\|\nabla f(x) - \nabla f(y)\|_q \le L_1 \|x - y\|_p$.
 
-**Update.** From $x_0 = 0$, $x_{t+1} = (1-\eta_t) x_t + \eta_t v_t$ with the least point $v_t$ of the ball along an
-estimate $d_t$ of $\nabla F(x_t)$; the last point is released. The estimate is, by `variant`,
+**Update.** From $x_0 = 0$, $x_{t+1} = (1-\eta_t) x_t + \eta_t v_t$. Here $v_t$ is the point of the ball that minimises
+$\langle d_t, v\rangle$, and $d_t$ is an estimate of $\nabla F(x_t)$. The last point is released. `variant` chooses the
+estimate:
 
     naive        d_0 = mean gradient of n0 records + noise; d_t = d_{t-1} + mean change over m fresh ones + noise
     prefix_tree  the same sums; the noise is that of the nodes of a binary tree over the steps, popcount(t) of them
     batch_tree   the trees of Asi, Feldman, Koren & Talwar 2021, with noise on what each node reads
 
 with $n_0 = \lfloor n/2 \rfloor$, $T = \lfloor\sqrt n\rfloor$ steps after the first, $m = \lfloor (n-n_0)/T \rfloor$ and
-$\eta = \ln n/(2\sqrt n)$ in the first two; with another T, $\eta = \ln n/(2T)$, at most 1. Trees are as in
-`tree_sfw_l1`: b records at a root, steps 2/(k+2).
+$\eta = \ln n/(2\sqrt n)$ in the first two; with another T, $\eta = \ln n/(2T)$, at most 1. The trees of batches are as
+in `tree_sfw_l1`, with b records at a root and step sizes 2/(k+2).
 
-**Privacy.** Gradients are clipped to $L_0$ in l_q, changes to $\min(2 L_0, L_1 \|x - x'\|_p)$, which is at most
-$c = \min(2 L_0, L_1 \eta M)$ from one step to the next and $c_j$ at depth j of a tree. A secret order gives each slot
-to one mean. Noise of scale $\sqrt\kappa\,c/m$ times the noise multiplier $\sigma$ makes what is read of a record cost
-$\rho = s^2/(2\sigma^2)$ (`generalized_gaussian`), s = 2 if it is replaced and 1 if it becomes the null record;
-other records' means cost it nothing. In a prefix tree a change is a part of at most $h = \lfloor\log_2 T\rfloor + 1$
-nodes, so that their noise is $\sqrt h$ times as large; nodes are released as they are completed, and later changes
-depend on a record through released nodes alone.
+**Privacy.** Gradients are clipped to $L_0$ in l_q, changes to $\min(2 L_0, L_1 \|x - x'\|_p)$, which is at most $c =
+\min(2 L_0, L_1 \eta M)$ from one step to the next and $c_j$ at depth j of a tree. A secret order gives each slot to one
+mean. With noise of scale $\sqrt\kappa\,c/m$ times the noise multiplier $\sigma$, the mean that reads a record costs
+this record $\rho = s^2/(2\sigma^2)$ (`generalized_gaussian`). Here s = 2 if the record is replaced, and s = 1 if it
+becomes the null record. Means of other records cost it nothing. In a prefix tree, a change is part of at most $h =
+\lfloor\log_2 T\rfloor + 1$ nodes, so the noise at the nodes is $\sqrt h$ times as large. Nodes are released as they are
+completed, and later changes depend on a record only through released nodes.
 
-**Utility.** The bounds are the recursions of `estimate_risk`.
+**Utility.** The recursions of `estimate_risk` give the bounds.
 """
 
 from __future__ import annotations
@@ -67,23 +69,36 @@ SCALE_FORMULAS = {
 }
 RISK_HOLDS = (
     "every loss is convex, L_0-Lipschitz and L_1-smooth in the l_p norm",
-    "records are independent draws of one distribution, and F is its mean loss",
+    "records are independent draws from one distribution, and F is the expected loss under it",
 )
 ERRATA = (
-    "kappa = 2 ln d, for p near 1, is no regularity constant: at p = 1 it is below that of every l_r norm. Here kappa "
-    "is the least of (r - 1) d^(2/r - 2/q), with the r that goes with it.",
-    "kappa and kappa_+ are set by separate minima, which need not belong to one norm. Here they are chosen jointly.",
-    "sigma^2 = 2 kappa ln(1/delta) Delta^2/epsilon^2 is not what its proof gives, and too little above epsilon 5 or 6. "
-    "Here the noise is that of rho.",
-    "The first gradient's sensitivity is printed 2 L_0/n for a batch of n/2 records; it is 4 L_0/n.",
-    "Algorithm 3 takes e^2 ln d where section 2 has e^2 (ln d - 1), which is negative for d <= 2.",
-    "The constants of the extended version's trees are not known here: they are derived, without shuffling.",
+    "For p near 1 the paper takes kappa = 2 ln d, which is not a regularity constant: at p = 1 it is below the "
+    "constant of every l_r norm. Here kappa is the minimum over r of (r - 1) d^(2/r - 2/q), and the noise uses "
+    "the minimising r.",
+    (
+        "The paper sets kappa and kappa_+ by separate minima, which need not belong to the same norm. Here they "
+        "are chosen together."
+    ),
+    (
+        "The printed sigma^2 = 2 kappa ln(1/delta) Delta^2/epsilon^2 does not follow from its proof, and is too "
+        "small above epsilon 5 or 6. Here the noise is computed from rho."
+    ),
+    (
+        "The paper prints 2 L_0/n as the sensitivity of the first gradient, which averages n/2 records. The "
+        "sensitivity is 4 L_0/n."
+    ),
+    "Algorithm 3 uses e^2 ln d where section 2 has e^2 (ln d - 1). The latter is negative for d <= 2.",
+    (
+        "The constants of the trees in the extended version were not available. They are derived here, without "
+        "amplification by shuffling."
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The schedule by which records are read, before any noise is added.
+    """The number of steps, the batch sizes and the step size. They determine which records a step reads, before any
+    noise is added.
 
     Attributes:
         iterations: The number T of steps.
@@ -98,13 +113,15 @@ class Layout:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, sizes are the paper's, and the number of trees has the least bound.
+    """Calibrate the spec: the engine computes the noise, the sizes are the paper's, and the number of trees minimises
+    the bound.
 
     Raises:
         InvalidValue: If an assumption or the dimension is missing or outside its range, or sizes do not fit the
             records.
         NoCostInFilter: If the target is of pure or Gaussian DP.
-        Unsupported: If a size is solved for; if a penalty is given; or if trees are given a step size.
+        Unsupported: If a size is solved for; if a penalty is given; or if a step size is given for the variant with
+            trees of batches.
         Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
@@ -127,7 +144,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def layout(spec: Spec) -> Layout:
-    """Return the layout of the variants without batch trees.
+    """Return the layout for the variants without trees of batches.
 
     >>> from accounting.targets import ZcdpTarget
     >>> layout(Spec(40_000, ZcdpTarget(1.0)))
@@ -136,19 +153,21 @@ def layout(spec: Spec) -> Layout:
     n = spec.dataset_size
     if n < 4:
         raise InvalidValue(f"dataset_size must be at least 4, got {n}", pointer=("dataset_size",))
-    refuse(spec, batch_size="the batches follow from dataset_size and iterations: leave batch_size out")
+    refuse(spec, batch_size="the batch sizes follow from dataset_size and iterations: leave batch_size out")
     first = n // 2
     iterations = math.isqrt(n) if spec.iterations is None else spec.iterations
     if iterations > min(n - first, MAX_ESTIMATES - 1):
         raise InvalidValue(
-            f"every step reads records of its own: at most {min(n - first, MAX_ESTIMATES - 1)} iterations fit",
+            "every step needs at least one record that no other step reads: at most "
+            f"{min(n - first, MAX_ESTIMATES - 1)} iterations fit",
             pointer=("iterations",),
         )
     spread = math.sqrt(n) if iterations == math.isqrt(n) else iterations
     step_size = min(1.0, math.log(n) / (2.0 * spread)) if spec.step_size is None else spec.step_size
     if step_size > 1.0:
         raise InvalidValue(
-            f"step_size must be at most 1, since a step ends between two points, got {step_size:g}",
+            "step_size must be at most 1, because it is the share of the way to a point of the ball; got "
+            f"{step_size:g}",
             pointer=("step_size",),
         )
     return Layout(iterations, first, (n - first) // iterations, step_size)
@@ -178,29 +197,33 @@ def _estimates(spec: Spec, setting: LpSetting, steps: Steps) -> EstimatePhase:
 
 
 def _trees(spec: Spec, setting: LpSetting, steps: Steps) -> GradientTreePhase:
-    """Return the caller's layout, or the layout of least bound among those that the caller leaves open."""
+    """Return the layout with the smallest bound among the layouts that the caller's sizes allow."""
     refuse(
         spec,
-        step_size="the step sizes of trees are 2/(k+2): movement and privacy are proved for them; leave step_size out",
+        step_size=(
+            "step_size cannot be chosen, because the privacy of trees is proved for the step sizes 2/(k+2): leave "
+            "step_size out"
+        ),
     )
     if spec.batch_size is not None and spec.batch_size.bit_count() != 1:
         raise InvalidValue(
-            f"batch_size is the number of records at a root, halved at every depth: a power of two, not "
-            f"{spec.batch_size}",
+            f"batch_size must be a power of two, got {spec.batch_size}: it is the number of records at the root "
+            "of a tree, and is halved at every depth",
             pointer=("batch_size",),
         )
     possible = possible_trees(spec.dataset_size, spec.batch_size)
     if not possible:
         raise InvalidValue(
-            "not even one tree fits: it needs 3/2 times as many records as its root, which has at least 2",
+            "there are too few records for one tree: a tree needs 3/2 times as many records as its root, and a "
+            "root has at least 2",
             pointer=("dataset_size" if spec.batch_size is None else "batch_size",),
         )
     if spec.iterations is not None:
         possible = [trees for trees in possible if trees.num_trees == spec.iterations]
         if not possible:
             raise InvalidValue(
-                f"iterations is the number of trees, and {spec.iterations} do not fit: a root needs at least 2 to that "
-                "power of records, and each record is read once",
+                f"iterations, the number of trees, is too large at {spec.iterations}: with T trees a root needs "
+                "at least 2^T records, and each record is read only once",
                 pointer=("iterations",),
             )
     phases = [_tree_phase(setting, trees, steps) for trees in possible]
@@ -304,7 +327,7 @@ def _utility(
 
 
 def smooth_orders(spec: Spec, setting: LpSetting, steps: Steps) -> list[Provenance]:
-    """Return the orders that are known up to a constant, at the target's epsilon and delta."""
+    """Return the rates that are known only up to a constant, at the target's epsilon and delta."""
     asked = lp_rates.epsilon_and_delta(spec, steps)
     if asked is None:
         return []
@@ -317,7 +340,7 @@ def smooth_orders(spec: Spec, setting: LpSetting, steps: Steps) -> list[Provenan
             amplitude * lp_rates.smooth_rate(setting.regularity.kappa, d, n, epsilon),
             r"(L_0 + L_1 M) M [\sqrt{\kappa/n} + \kappa\sqrt d/(\varepsilon n)]",
             lp_rates.TALK,
-            "of the variants with trees; logarithms are left out",
+            "the rate of the variants with trees, without logarithms",
         )
     ]
     if spec.variant == NAIVE:
@@ -341,7 +364,7 @@ def smooth_orders(spec: Spec, setting: LpSetting, steps: Steps) -> list[Provenan
                 problem.lipschitz * setting.radius * value,
                 r"L_0 D \max\{1/\sqrt n, (p-1)\sqrt d/(\varepsilon n)\}",
                 f"{PAPER}, Theorem 18",
-                "for 1 < p < 2; the second term is there for delta below 1/n",
+                "for 1 < p < 2; the second term is included only for delta below 1/n",
             )
         )
     return found
@@ -352,7 +375,7 @@ def _warnings(spec: Spec, phase: EstimatePhase | GradientTreePhase) -> list[str]
         read = Trees(phase.num_trees, phase.records_per_tree).records
     else:
         read = phase.first_batch + (phase.estimates - 1) * phase.batch
-    return unread(spec, read, "batches are of one size")
+    return unread(spec, read, "all batches have the same size")
 
 
 def _as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
@@ -363,7 +386,7 @@ def _as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
 
 ALGORITHM = Algorithm(
     name="noisy_sfw_lp",
-    summary="Frank-Wolfe over an l_p ball in one pass: variance-reduced gradients with generalised Gaussian noise.",
+    summary="Frank-Wolfe over an l_p ball in one pass, with variance-reduced gradients and generalised Gaussian noise.",
     source=SOURCE,
     update=r"x \leftarrow (1-\eta) x + \eta \arg\min_{\|v\|_p \le D} \langle v, d_t \rangle",
     samplings=(DisjointBatches,),
@@ -371,10 +394,16 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=SMOOTH_ASSUMPTIONS,
-    guarantee="rho-zCDP of all noisy estimates together, hence of the released point; no pure epsilon.",
+    guarantee=(
+        "All noisy estimates together are rho-zCDP. The released point is a function of them, so it has the same "
+        "guarantee. There is no pure epsilon."
+    ),
     gradient_complexity=r"n_0 + 2 T m,\ \text{or}\ b \sum_{\tau=1}^{T} (1 + \tau)",
-    verdict="Naive: sound up to about epsilon 5 where the printed kappa is a regularity constant, unsound where it is "
-    "2 ln d. The constants of the trees are not known: nothing to certify.",
+    verdict=(
+        "The naive variant is sound up to about epsilon 5 if the printed kappa is a regularity constant, and "
+        "unsound if kappa is 2 ln d. For the variants with trees there is nothing to certify, because their "
+        "constants are not known."
+    ),
     errata=ERRATA,
     calibrate=calibrate,
     scope=in_lp_ball(Shape.CONVEX, Measure.POPULATION_RISK),
@@ -407,8 +436,8 @@ ALGORITHM = Algorithm(
         )
         for variant, words in (
             ("prefix_tree", "prefix sums of noisy changes of the gradient"),
-            ("naive", "sums of noisy changes as the paper has them, with the verdict on its noise"),
-            ("batch_tree", "trees of batches, the number of trees of least bound"),
+            ("naive", "the paper's sums of noisy changes, with a verdict on its noise"),
+            ("batch_tree", "trees of batches, with the best number of trees"),
         )
     },
     variants=VARIANTS,

@@ -1,4 +1,4 @@
-r"""Noisy Frank-Wolfe over an l_p ball, 1 < p <= 2, for smooth losses that need not be convex: one pass, with momentum.
+r"""Noisy Frank-Wolfe over an l_p ball, 1 < p <= 2, in one pass with momentum. Losses are smooth and need not be convex.
 
 **Setting.** Find a point of $\{\|x\|_p \le D\}$, diameter $M = 2D$, of small
 $\mathrm{Gap}(x) = \max_y \langle \nabla F(x), x - y\rangle$, $F(x) = E f(x, z)$; $\|\nabla f\|_q \le L_0$ and
@@ -12,13 +12,13 @@ $\|\nabla f(x) - \nabla f(y)\|_q \le L_1 \|x - y\|_p$.
 
 for t = 0..T-1. One of $x_0..x_{T-1}$ is released, drawn in secret and without looking at data.
 
-**Privacy.** Gradients are clipped to $L_0$ in l_q, changes to $\min(2 L_0, L_1 \|x_t - x_{t-1}\|_p)$, so that a record
-brings at most $c = (1-\eta)\min(2 L_0, L_1\eta M) + \eta L_0$ to what is fresh of its step, which is $\eta G$ with
-$G = (1-\eta) L_1 M + L_0$ where gradients change slowly. A secret order gives each slot to one step. So
-$\sigma_0 = \sqrt\kappa\,L_0/n_0$ and $\sigma = \sqrt\kappa\,c/m$ times the noise multiplier make all of it cost
-$\rho = s^2/2$ over its square (`generalized_gaussian`), s = 2 if a record is replaced and 1 if it becomes null.
+**Privacy.** Gradients are clipped to $L_0$ in l_q, and changes to $\min(2 L_0, L_1 \|x_t - x_{t-1}\|_p)$. So a record
+contributes at most $c = (1-\eta)\min(2 L_0, L_1\eta M) + \eta L_0$ to the mean of its step. If gradients change slowly,
+$c = \eta G$ with $G = (1-\eta) L_1 M + L_0$. A secret order gives each slot to one step. Let z be the noise multiplier,
+$\sigma_0 = z \sqrt\kappa\,L_0/n_0$ and $\sigma = z \sqrt\kappa\,c/m$. Then all steps together cost $\rho = s^2/(2 z^2)$
+(`generalized_gaussian`). Here s = 2 if a record is replaced, and s = 1 if it becomes null.
 
-**Utility.** The bound is `estimate_risk.mean_gap_bound`.
+**Utility.** `estimate_risk.mean_gap_bound` gives the bound.
 """
 
 from __future__ import annotations
@@ -60,20 +60,23 @@ BOUND_FORMULA = (
 )
 PRINTED_FORMULA = r"\sigma \propto \eta L_0 \sqrt{\ln(1/\delta)} / (m \varepsilon)"
 ERRATA = (
-    "The published schedule restarts the estimate in rounds, with constants that are not known here. This is its "
-    "single-phase form, whose rate is the same.",
-    "kappa = 2 ln d, for p near 1, is no regularity constant. Here kappa is the least of (r - 1) d^(2/r - 2/q), with "
-    "the r that goes with it.",
-    "Lower bounds on stationarity under differential privacy are open: none is served.",
+    "The published schedule restarts the estimate in rounds, with constants that were not available. Here the "
+    "schedule has a single phase, with the same rate.",
+    (
+        "For p near 1 the paper takes kappa = 2 ln d, which is not a regularity constant. Here kappa is the "
+        "minimum over r of (r - 1) d^(2/r - 2/q), and the noise uses the minimising r."
+    ),
+    "No lower bound on stationarity under differential privacy is known, so none is given.",
 )
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, and sizes and step size follow from the number of steps.
+    """Calibrate the spec: the engine computes the noise. The batch sizes and the step size follow from the number of
+    steps.
 
     Raises:
-        InvalidValue: If an assumption, the dimension or the number of steps is missing or outside its range, or the
-            records are too few for it.
+        InvalidValue: If an assumption, the dimension or the number of steps is missing or outside its range, or there
+            are too few records for the steps.
         NoCostInFilter: If the target is of pure or Gaussian DP.
         Unsupported: If a size is solved for, or if a penalty or a batch size is given.
         Unreachable: If no noise meets the target.
@@ -93,24 +96,28 @@ def calibrate(spec: Spec) -> Calibration:
         release=RandomIterate(),
         hyperparameters=_hyperparameters(spec, phase, steps.noise_multiplier),
         utility=_utility(spec, setting, phase, steps),
-        warnings=unread(spec, phase.first_batch + (phase.estimates - 1) * phase.batch, "batches are of one size"),
+        warnings=unread(
+            spec, phase.first_batch + (phase.estimates - 1) * phase.batch, "all batches have the same size"
+        ),
         as_published=unknown_as_published(spec, SECONDARY, PRINTED_FORMULA),
     )
 
 
 def _phase(spec: Spec, setting: LpSetting, steps: Steps) -> EstimatePhase:
-    n, iterations = spec.dataset_size, spec.need("iterations", "the number of steps; at least 2")
-    refuse(spec, batch_size="the batches follow from dataset_size and iterations: leave batch_size out")
+    n, iterations = spec.dataset_size, spec.need("iterations", "the number of steps, at least 2")
+    refuse(spec, batch_size="the batch sizes follow from dataset_size and iterations: leave batch_size out")
     first = n // 2
     largest = min(n - first, MAX_ESTIMATES)
     if not 1 <= iterations <= largest or first == 0:
         raise InvalidValue(
-            f"every step reads records of its own: at most {largest} iterations fit", pointer=("iterations",)
+            f"every step needs at least one record that no other step reads: at most {largest} iterations fit",
+            pointer=("iterations",),
         )
     step_size = 1.0 / math.sqrt(iterations) if spec.step_size is None else spec.step_size
     if step_size > 1.0:
         raise InvalidValue(
-            f"step_size must be at most 1, since a step ends between two points, got {step_size:g}",
+            "step_size must be at most 1, because it is the share of the way to a point of the ball; got "
+            f"{step_size:g}",
             pointer=("step_size",),
         )
     batch, pair, multiplier = (n - first) // iterations, setting.regularity, steps.noise_multiplier
@@ -167,9 +174,10 @@ def _utility(spec: Spec, setting: LpSetting, phase: EstimatePhase, steps: Steps)
             "derived",
             ProvenanceKind.DERIVED,
             (
-                "of the gap max over y of <grad F(x), x - y>, in the mean over the point that is drawn",
+                "the bound is on the gap max_y <grad F(x), x - y>, averaged over the random choice of the "
+                "released point",
                 "every loss is L_0-Lipschitz and L_1-smooth in the l_p norm",
-                "records are independent draws of one distribution, and F is its mean loss",
+                "records are independent draws from one distribution, and F is the expected loss under it",
             ),
             vacuous=bound >= problem.lipschitz * problem.diameter,
             units=LOSS,
@@ -185,7 +193,7 @@ def _utility(spec: Spec, setting: LpSetting, phase: EstimatePhase, steps: Steps)
                 amplitude * lp_rates.nonconvex_rate(setting.dimension, n, asked[0]),
                 r"(L_0 + L_1 M) M [n^{-1/3} + (\sqrt d/(n\varepsilon))^{2/5}]",
                 f"{PAPER}, abstract (secondary)",
-                "of the gap, at the number of steps that balances; logarithms are left out",
+                "the rate of the gap with the number of steps that balances its parts, without logarithms",
             )
         )
     evaluations = phase.first_batch + 2 * (phase.estimates - 1) * phase.batch
@@ -205,9 +213,12 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=SMOOTH_ASSUMPTIONS,
-    guarantee="rho-zCDP of all noisy estimates together, hence of the released point; no pure epsilon.",
+    guarantee=(
+        "All noisy estimates together are rho-zCDP. The released point is a function of them, so it has the same "
+        "guarantee. There is no pure epsilon."
+    ),
     gradient_complexity=r"n_0 + 2 (T-1) m",
-    verdict="The constants of the published noise are not known: nothing to certify.",
+    verdict="The constants of the published noise are not known, so there is nothing to certify.",
     errata=ERRATA,
     calibrate=calibrate,
     scope=in_lp_ball(Shape.NONCONVEX, Measure.STATIONARITY),
@@ -228,7 +239,7 @@ ALGORITHM = Algorithm(
     ),
     requests={
         "noisy_sfw_nonconvex_lp_theorem": ExampleRequest(
-            "Noisy Frank-Wolfe for losses that are smooth and not convex: a bound on the stationarity gap",
+            "Noisy Frank-Wolfe for smooth losses that are not convex: a bound on the stationarity gap",
             {
                 "dataset_size": 100000,
                 "dimension": 100,

@@ -1,4 +1,4 @@
-r"""Stochastic Frank-Wolfe over the l1 ball in one pass, with an estimate that each record corrects a little.
+r"""Stochastic Frank-Wolfe over the l1 ball in one pass. Each record corrects a gradient estimate a little.
 
 **Setting.** Minimise $F(x) = E f(x, z)$ over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, from n independent records; every
 $f(\cdot, z)$ is convex, $\|\nabla f\|_\infty \le L_0$ and $\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$.
@@ -10,17 +10,17 @@ $f(\cdot, z)$ is convex, $\|\nabla f\|_\infty \le L_0$ and $\|\nabla f(x) - \nab
             over m fresh records
     u <- the vertex +-D e_i of least  <u, d_t> - lambda Gumbel;   x_{t+1} <- x_t + eta (u - x_t)
 
-The last point is released. The paper has m = 1, $\eta = \ln(n/\ln K)/n$ and as many steps as there are records left,
-which is the default. With `iterations` T, $m = \lfloor (n - n_0)/(T-1) \rfloor$ and
-$\eta = \min\{1, m \ln(n/\ln K)/n\}$, so that all steps together forget the start as much.
+The last point is released. By default, as in the paper, m = 1, $\eta = \ln(n/\ln K)/n$, and there are as many steps as
+records left. If `iterations` gives T, then $m = \lfloor (n - n_0)/(T-1) \rfloor$ and $\eta = \min\{1, m \ln(n/\ln
+K)/n\}$. With this $\eta$, the start has about the same weight after all steps as in the paper.
 
 **Privacy.** A secret order, drawn without looking at data, gives every record slot to one step. The trainer clips
-gradients and their changes, so privacy needs no property of the losses; the cost is that of `recursion`, and
-$\lambda$ is one for all steps. In terms of the noise multiplier $\sigma$ of all selections together, rho is
+gradients and their changes, so privacy needs no property of the losses. The module `recursion` states the cost;
+$\lambda$ is the same for all steps. If $\sigma$ is the noise multiplier of all selections together, rho is
 $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$.
 
-**Utility.** The bound follows from the module `recursion`. For delta = 0 the noise of single records does not fall with
-n, and every bound is vacuous: give `iterations`, or use `tree_sfw_l1`.
+**Utility.** The bound follows from the module `recursion`. For delta = 0 and steps on single records, the noise does
+not fall with n and every bound is vacuous. Then give `iterations`, or use `tree_sfw_l1`.
 """
 
 from __future__ import annotations
@@ -59,23 +59,33 @@ BOUND_FORMULA = (
     r" r_0 = \tfrac{4\kappa L_0^2}{n_0},\; r_t = (1-\eta)^2 r_{t-1} + \tfrac{4\kappa c^2}{m}"
 )
 ERRATA = (
-    "The privacy proof composes all selections as if a record had a full part in each, by advanced composition without "
-    "its residual: 1.8 per cent more than epsilon at epsilon 1. A record's part shrinks geometrically, and the printed "
-    "noise is many times what is needed: the literal calibration says how many.",
-    "Lemma 5 gives the first gradient a sensitivity of 2 L_0 / n. It is 4 L_0 / n, which the range of the scores over "
-    "the diameter makes good.",
-    "The talk has a radius in place of the diameter, with which the lemma is false.",
-    "Noise is Laplace in the paper. Here it is Gumbel, which costs a quarter of the rho and has the smaller regret.",
-    "The error bound of Lemma 6 grows with the square root of t; here it saturates, and M stands for the paper's 2 M.",
-    "For an odd number of records the first printed scale is too small by n / (n - 1).",
+    "The privacy proof composes all selections as if a record took full part in each of them. It uses advanced "
+    "composition without the residual term, which at epsilon 1 would add 1.8 per cent to epsilon. In fact, a "
+    "record's part shrinks geometrically, so the printed noise is many times larger than needed; as_published "
+    "states how many times.",
+    (
+        "Lemma 5 gives 2 L_0 / n as the sensitivity of the first gradient. The sensitivity is 4 L_0 / n. The "
+        "paper's bound on the range of the scores over the diameter makes up for this factor of 2."
+    ),
+    "Guzman's talk has a radius in place of the diameter. With a radius, the lemma is false.",
+    (
+        "The paper uses Laplace noise. Here the noise is Gumbel noise, which costs a quarter of the rho and has a "
+        "smaller regret."
+    ),
+    (
+        "The error bound of Lemma 6 grows like the square root of t. Here the bound approaches a limit, and has M "
+        "in place of the paper's 2 M."
+    ),
+    "For an odd number of records, the first printed scale is too small by the factor n / (n - 1).",
 )
-#: Up to this number of records, each step takes one record. Above it, m grows as (n / this number)^2, which keeps
+#: Up to this number of records, each step takes m = 1 record. For larger n, m grows as (n / this number)^2. This keeps
 #: rounding errors below the margin that a trainer leaves.
 SINGLE_RECORDS = 1 << 19
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, step size and number of steps are the paper's unless they are given.
+    """Calibrate the spec: the engine computes the noise. The step size and the number of steps are the paper's unless
+    they are given.
 
     Raises:
         InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -101,7 +111,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _recursion(spec: Spec, setting: Setting) -> Recursion:
-    """Return the sizes of batches and steps."""
+    """Return the number of steps, the batch sizes and the step size."""
     n, first = spec.dataset_size, spec.dataset_size // 2
     if spec.iterations is None:
         batch = max(1, math.ceil((n / SINGLE_RECORDS) ** 2))
@@ -119,14 +129,15 @@ def _step_size(spec: Spec, setting: Setting, batch: int) -> float:
         return checked_step_size(spec.step_size)
     if setting.num_vertices is None:
         raise InvalidValue(
-            "dimension is needed if step_size is left out: the paper's step size depends on the number of vertices",
+            "dimension is needed if step_size is left out, because the paper's step size depends on the number "
+            "of vertices",
             code="missing",
             pointer=("dimension",),
         )
     share = spec.dataset_size / math.log(setting.num_vertices)
     if share <= 1.0:
         raise InvalidValue(
-            f"the paper's step size ln(n / ln K) / n is positive for more than ln K = "
+            "the paper's step size ln(n / ln K) / n is positive only for more than ln K = "
             f"{math.log(setting.num_vertices):.6g} records; give a step_size",
             code="too_few_records",
             pointer=("dataset_size",),
@@ -178,9 +189,9 @@ def _utility(
 
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> list[Provenance]:
-    """Return the orders that are known up to a constant."""
+    """Return the rates that are known only up to a constant."""
     epsilon, delta = epsilon_and_delta(spec, solved.steps)
-    n, known, found = spec.dataset_size, ("known up to the factor order_constant",), []
+    n, known, found = spec.dataset_size, ("known only up to the factor order_constant",), []
     is_zcdp = isinstance(solved.steps.event.mechanism, ZcDp)
     if is_zcdp and epsilon is not None and 0.0 < delta < 1.0 and n > math.log(num_vertices):
         rate = rates.poly_sfw_rate(setting.problem, num_vertices, n, epsilon, delta)
@@ -205,7 +216,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
                 r"c\,L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})",
                 "Asi, Feldman, Koren & Talwar 2021, abstract (secondary)",
                 ProvenanceKind.ORDER,
-                (*known, "the second term is there for a target in epsilon with delta below 1/n"),
+                (*known, "the second term is included only for a target in epsilon with delta below 1/n"),
                 units=LOSS,
             )
         )
@@ -213,7 +224,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
 
 
 def _as_published(spec: Spec, setting: Setting, solved: Solved) -> AsPublished | None:
-    """Return the paper's own calibration, for replaced records whatever the spec's relation."""
+    """Return the paper's own calibration. It is for replaced records, whatever the relation of the spec."""
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         return None
 
@@ -228,8 +239,10 @@ def _as_published(spec: Spec, setting: Setting, solved: Solved) -> AsPublished |
 
 ALGORITHM = Algorithm(
     name="poly_sfw",
-    summary="Frank-Wolfe over the l1 ball in one pass: each record corrects a gradient estimate, vertices by "
-    "report-noisy-max.",
+    summary=(
+        "Frank-Wolfe over the l1 ball in one pass. Each record corrects a gradient estimate, and report-noisy-max "
+        "selects vertices."
+    ),
     source=SOURCE,
     update=r"d_t = (1-\eta)(d_{t-1} + \nabla f(x_t, z_t) - \nabla f(x_{t-1}, z_t)) + \eta \nabla f(x_t, z_t),\quad "
     r"x_{t+1} = x_t + \eta(u - x_t),\quad u = \arg\min_{v \in \{\pm D e_i\}} \langle v, d_t \rangle - \lambda G_v",
@@ -238,12 +251,17 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=RECURSIVE_ASSUMPTIONS,
-    guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
+    guarantee=(
+        "All selections together are rho-zCDP, or epsilon-DP. The released point is a function of them, so it has "
+        "the same guarantee."
+    ),
     gradient_complexity="n_0 + 2 (T-1) m",
     has_pure_dp=True,
     norm_order=1.0,
-    verdict="The printed noise is computed at the request: for the usual targets it is many times what is needed, "
-    "since a record's part in later selections shrinks: loose.",
+    verdict=(
+        "Loose: for the usual targets, the printed noise is many times larger than needed, because a record's part "
+        "in later selections shrinks. The verdict is computed for each request."
+    ),
     errata=ERRATA,
     fewer_steps=StepCount.ITERATIONS,
     calibrate=calibrate,

@@ -1,14 +1,13 @@
-r"""The calibration of Bassily, Guzman & Nandi 2021, Algorithm 1, and the cost of its selections.
+r"""This module contains the calibration of Bassily, Guzman & Nandi 2021, Algorithm 1, and the cost of its selections.
 
-They take $n_0 = n/2$, $\eta = \ln(n/\ln K)/n$, single records, and Laplace noise on the scores: of scale
-$4 L_0 M \sqrt{\ln(1/\delta)}/(\varepsilon\sqrt n)$ in the first selection and
-$2 s_t \sqrt{n \ln(1/\delta)}/\varepsilon$ in the others,
-$s_t = \max\{(1-\eta)^t\, 2 L_0 M/n,\ 2\eta (L_1 M^2 + L_0 M)\}$.
+The authors take $n_0 = n/2$, $\eta = \ln(n/\ln K)/n$, batches of one record, and Laplace noise on the scores. The scale
+is $4 L_0 M \sqrt{\ln(1/\delta)}/(\varepsilon\sqrt n)$ in the first selection and $2 s_t \sqrt{n
+\ln(1/\delta)}/\varepsilon$ in the others, $s_t = \max\{(1-\eta)^t\, 2 L_0 M/n,\ 2\eta (L_1 M^2 + L_0 M)\}$.
 
 Their proof treats every selection as $\varepsilon/\sqrt{n \ln(1/\delta)}$-DP and composes all of them, as if each
-record had a full part in each. By the ranges of `recursion` a record of step $\tau$ costs $\sum_{t \ge \tau} a_t
-\tanh(a_t/2)$, $a_t = s w_\tau (1-\eta)^{t-\tau}/\lambda_t$, which is far less. The largest of these costs is compared
-with the target.
+record took full part in each selection. By the ranges of `recursion`, a record of step $\tau$ costs only $\sum_{t \ge
+\tau} a_t \tanh(a_t/2)$ with $a_t = s w_\tau (1-\eta)^{t-\tau}/\lambda_t$, which is far less. The largest of these costs
+is compared with the target.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ FORMULA = (
     r" \lambda_t = \frac{2 s_t \sqrt{n \ln(1/\delta)}}{\varepsilon},\;"
     r" s_t = \max\{(1-\eta)^t \tfrac{2 L_0 M}{n}, 2 \eta (L_1 M^2 + L_0 M)\}"
 )
-#: If there are more terms than this, they are bounded by their squares, from which they then differ by less than one
-#: part in 10^9.
+#: If a sum has more terms a tanh(a/2) than this, each is replaced by its upper bound a^2/2. The terms then differ from
+#: these bounds by less than one part in 10^9.
 _MOST_TERMS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """Algorithm 1 at one target.
+    """The printed calibration of Algorithm 1 for one target.
 
     Attributes:
-        problem: L_0, L_1, M.
-        num_vertices: The number K of vertices.
-        dataset_size: The number n of records, even.
+        problem: The constants L_0, L_1 and M.
+        num_vertices: The number K of vertices. dataset_size: The number n of records, even.
         epsilon, delta: The target's epsilon and delta.
-        length: The length that replaces M in the noise: the diameter; the talk's D is a radius.
+        length: The length that the noise is scaled to, in place of M: the diameter, or the radius D as in Guzman's
+            talk.
     """
 
     problem: Problem
@@ -81,10 +80,9 @@ class Printed:
 
     @property
     def rho(self) -> float:
-        """Return the rho of all selections, if a record is replaced.
+        """Return the rho of all selections together, if a record is replaced.
 
-        From some step on, the noise is constant. Among the records that are read from then on, the first one costs
-        most.
+        From some step on, the noise is constant. Of the records that are read from that step on, the first costs most.
         """
         settled = 1
         while settled < self.recursion.selections - 1 and self._first_share(settled) > self._other_share:
@@ -92,7 +90,7 @@ class Printed:
         return max(self._cost_of(step, settled) for step in range(settled + 1))
 
     def _cost_of(self, step: int, settled: int) -> float:
-        """Return the rho of a record that is read at a step; the noise is the same from step ``settled`` on."""
+        """Return the rho of a record that is read at ``step``. The noise is constant from step ``settled`` on."""
         first, other = self.recursion.ranges(self.problem)
         width, kept = 2.0 * (first if step == 0 else other), 1.0 - self.step_size
         before = [width * kept ** (t - step) / self.noise_scale(t) for t in range(step, settled)]
@@ -111,17 +109,17 @@ class Printed:
 def printed_calibration(
     target: object, problem: Problem, num_vertices: int, dataset_size: int, needed: Callable[[], float] | None
 ) -> AsPublished | None:
-    """Return the paper's noise at this target, with a verdict; None if the paper does not treat such targets. It is
-    never executed.
+    """Return the paper's noise at this target, with a verdict. None if the paper does not treat such targets. The
+    printed noise is never executed.
 
-    An odd number of records is reduced by one, because with half of them rounded down the first scale would be too
-    small.
+    An odd number of records is reduced by one. Otherwise the first batch would have fewer than n/2 records, and the
+    first scale would be too small.
 
     Args:
         needed: The least noise multiplier that meets the target, under replacement; None leaves the noise unjudged.
     """
     if isinstance(target, PureDpTarget) or (isinstance(target, ApproximateDpTarget) and target.delta == 0.0):
-        why = "The printed noise is for delta above 0: its scales grow beyond every bound as delta falls to 0."
+        why = "The printed noise is only for delta above 0, because its scales grow without limit as delta falls to 0."
         return AsPublished(Verdict.UNSOUND, why, SOURCE, FORMULA)
     if not isinstance(target, ApproximateDpTarget) or target.delta >= 1.0:
         return None
@@ -144,10 +142,13 @@ def printed_calibration(
             target,
             printed=multiplier,
             needed=needed(),
-            setting=f"single records, replace_one; its selections cost rho {rho:.6g}",
+            setting=f"batches of one record, replace_one; the selections cost rho {rho:.6g}",
         )
     )
-    why = f"{why} With the radius in place of the diameter the lemma is false, and they cost rho {by_radius.rho:.6g}."
+    why = (
+        f"{why} With the radius in place of the diameter, the paper's lemma is false, and the selections cost rho "
+        f"{by_radius.rho:.6g}."
+    )
     return AsPublished(verdict, why, SOURCE, FORMULA, noise_multiplier=multiplier)
 
 
@@ -156,7 +157,7 @@ def _laplace_rho(range_over_scale: float) -> float:
 
 
 def _geometric_cost(largest: float, ratio: float, count: int) -> float:
-    """Return the rho of selections whose ranges over the scale fall geometrically."""
+    """Return the rho of selections for which the range divided by the noise scale falls geometrically."""
     if count > _MOST_TERMS:
         return 0.5 * largest**2 * geometric_sum(ratio**2, count)
     ranges = largest * ratio ** np.arange(count, dtype=np.float64)

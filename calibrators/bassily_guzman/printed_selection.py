@@ -1,17 +1,18 @@
-r"""Report-noisy-max as Guzman's talk prints it: Laplace noise of the scores' sensitivity over epsilon.
+r"""This module judges report-noisy-max as in Guzman's talk, with Laplace noise of scale sensitivity over epsilon.
 
-The talk's scale is $\Delta_\infty/\varepsilon_0$ where a score changes by $\Delta_\infty$ at most. Scores of opposite
-vertices move apart by twice that, so the selection is $2\varepsilon_0$-DP and no better. For the mean gradient of n
+The scale in the talk is $\Delta_\infty/\varepsilon_0$, where a score changes by at most $\Delta_\infty$. The scores of
+opposite vertices can move apart by twice that, so the selection is only $2\varepsilon_0$-DP. For the mean gradient of n
 records over a ball of diameter M, $\Delta_\infty = L_0 M/n$.
 
-The following instance loses nearly that much: d = 1, losses $\pm L_0 x$, all records alike. The gap of the two scores
-is $g = n \varepsilon_0$ in units of the scale, and $g - 2\varepsilon_0$ once a record is replaced by its opposite. The
-less likely of two vertices at a gap of g scales is selected with probability $\tfrac12 (1 + g/2) e^{-g}$, whatever was
-selected before, since no gradient ever changes. So the log-ratio of selecting it in each of T steps is T times
+The following instance has nearly this privacy loss: d = 1, losses $\pm L_0 x$, all records equal. In units of the
+scale, the gap between the two scores is $g = n \varepsilon_0$. It becomes $g - 2\varepsilon_0$ if a record is replaced
+by its opposite. If the gap is g, the less likely vertex is selected with probability $\tfrac12 (1 + g/2) e^{-g}$. This
+holds in every step, because the gradients never change. So the log-ratio for the event that this vertex is selected in
+each of T steps is T times
 
 $$2\varepsilon_0 - \ln \frac{1 + g/2}{1 + (g - 2\varepsilon_0)/2},\qquad g = n \varepsilon_0,$$
 
-which is above $T \varepsilon_0$ for every n >= 2, because the logarithm is below $\varepsilon_0$.
+The result is above $T \varepsilon_0$ for every n >= 2, because the logarithm is below $\varepsilon_0$.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ PURE_FORMULA = r"\lambda = \Delta_\infty/\varepsilon_0,\quad \varepsilon = T \va
 
 
 def attained_loss(epsilon: float, dataset_size: int) -> float:
-    """Return the log-ratio of one selection between two neighbours, with the talk's noise for ``epsilon``.
+    """Return the log-ratio of the probabilities of one selection under two neighbours, with the talk's noise for
+    ``epsilon``.
 
     Args:
-        epsilon: The talk's epsilon of one selection.
+        epsilon: The epsilon that the talk states for one selection.
         dataset_size: The number n of records, at least 2.
 
     >>> round(attained_loss(1.0, 100), 6)
@@ -45,7 +47,7 @@ def attained_loss(epsilon: float, dataset_size: int) -> float:
 
 
 def laplace_rho(range_over_scale: float) -> float:
-    r"""Return zCDP of one report-noisy-max with Laplace noise: $a \tanh(a/2)$, as of every a-DP mechanism.
+    r"""Return the zCDP of one report-noisy-max with Laplace noise: $a \tanh(a/2)$, as for every a-DP mechanism.
 
     >>> round(laplace_rho(0.1), 9)
     0.004995837
@@ -54,7 +56,7 @@ def laplace_rho(range_over_scale: float) -> float:
 
 
 def printed_calibration(spec: Spec, iterations: int) -> AsPublished | None:
-    """Return the talk's noise for T selections at the spec's target, with a verdict; None if the talk does not treat
+    """Return the talk's noise for T selections at the spec's target, with a verdict. None if the talk does not treat
     such targets.
 
     The result is never executable.
@@ -69,9 +71,10 @@ def printed_calibration(spec: Spec, iterations: int) -> AsPublished | None:
         each = target.limit / iterations
         loss = iterations * attained_loss(each, dataset_size)
         why = (
-            f"Scores of opposite vertices move apart, which the printed noise does not count. On losses +-L_0 x over "
-            f"the ball in one dimension, two neighbours select the unlikelier vertex in all {iterations} steps with a "
-            f"log-ratio of {loss:.6g}, above the target of {target.limit:.6g}."
+            "The printed noise does not account for scores of opposite vertices moving apart. Example: losses "
+            "+-L_0 x in one dimension. For the event that the less likely vertex is selected in all "
+            f"{iterations} steps, the log-ratio between two neighbours is {loss:.6g}. This is above the target "
+            f"of {target.limit:.6g}."
         )
         return AsPublished(Verdict.UNSOUND, why, SOURCE, PURE_FORMULA)
     each = target.limit / math.sqrt(2.0 * iterations * math.log(1.0 / delta))
@@ -84,11 +87,12 @@ def printed_calibration(spec: Spec, iterations: int) -> AsPublished | None:
             target,
             printed=1.0,
             needed=None,
-            setting="full batches, replace_one, by the zCDP that its selections have",
+            setting="full batches, replace_one, by the zCDP of its selections",
         )
     attained = attained_loss(each, dataset_size)
     why = (
-        f"Its proof takes a selection of this noise for {each:.6g}-DP at a target of {target.limit:.6g}. Scores of "
-        f"opposite vertices move apart, and one selection attains a log-ratio of {attained:.6g}. {cost}"
+        f"For a target of {target.limit:.6g}, the proof treats a selection with this noise as {each:.6g}-DP. "
+        f"But scores of opposite vertices move apart, and one selection has a log-ratio of {attained:.6g}. "
+        f"{cost}"
     )
     return AsPublished(Verdict.UNSOUND, why, SOURCE, FORMULA)

@@ -1,11 +1,11 @@
 r"""Private stochastic Frank-Wolfe over the l1 ball for smooth losses that need not be convex.
 
-**Setting.** Losses over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, $\|\nabla f\|_\infty \le L_0$ and
-$\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$, n independent records, $F = E f$. The algorithm looks for a
-point of small gap $\max_{y} \langle \nabla F(x), x - y \rangle$, which is 0 if x is stationary.
+**Setting.** Consider losses over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, with $\|\nabla f\|_\infty \le L_0$ and
+$\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$, n independent records, and $F = E f$. The algorithm looks
+for a point with a small gap $\max_{y} \langle \nabla F(x), x - y \rangle$, which is 0 if x is stationary.
 
-**Update.** In a single round, T steps: $n_0 = \lfloor n/2 \rfloor$, $m = \lfloor (n-n_0)/T \rfloor$,
-$\eta = 1/\sqrt T$, $x_0 = 0$;
+**Update.** There is a single round of T steps, with $n_0 = \lfloor n/2 \rfloor$, $m = \lfloor (n-n_0)/T \rfloor$, $\eta
+= 1/\sqrt T$, $x_0 = 0$;
 
     d_0 <- mean of grad f(x_0, .) over n_0 records
     t >= 1: d_t <- (1-eta)(d_{t-1} + mean of (grad f(x_t, .) - grad f(x_{t-1}, .))) + eta mean of grad f(x_t, .)
@@ -15,12 +15,12 @@ $\eta = 1/\sqrt T$, $x_0 = 0$;
 One of $x_0..x_{T-1}$ is released, drawn uniformly and independently of the data.
 
 **Privacy.** A secret order gives every record slot to one step. The trainer clips gradients and their changes, so
-privacy needs no property of the losses; the cost is that of `recursion`. In terms of the noise multiplier $\sigma$ of
-all selections together, rho is $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$. The
-released point is drawn without looking at data, and all points follow from the selections.
+privacy needs no property of the losses. The module `recursion` states the cost. If $\sigma$ is the noise multiplier of
+all selections together, rho is $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$. All
+points follow from the selections, and the released point is drawn without looking at data.
 
-**Utility.** The bound is the mean gap in the module `recursion`. If T is left out, it is the power of the square root
-of two with the least bound.
+**Utility.** The module `recursion` bounds the mean gap. If T is left out, it is the power of the square root of two,
+rounded to an integer, with the smallest bound.
 """
 
 from __future__ import annotations
@@ -59,23 +59,29 @@ BOUND_FORMULA = (
     r" r_0 = \tfrac{4\kappa L_0^2}{n_0},\; r_t = (1-\eta)^2 r_{t-1} + \tfrac{4\kappa c^2}{m}"
 )
 GAP_HOLDS = (
-    "every loss is L_0-Lipschitz and L_1-smooth in the l1 norm; none need be convex",
-    "records are independent draws of one distribution, and F is its mean loss",
-    "it is of the mean over the released point: the gap max_y <grad F(x), x - y>",
+    "every loss is L_0-Lipschitz and L_1-smooth in the l1 norm; losses need not be convex",
+    "records are independent draws from one distribution, and F is the expected loss under it",
+    "the bound is on the gap max_y <grad F(x), x - y>, averaged over the random choice of the released point",
 )
 ERRATA = (
-    "The published schedule has rounds of 2^i steps with falling step sizes, and its constants are known here from a "
-    "secondary source alone. Here there is one round of one step size, with every constant proved.",
-    "Whether the published l1 result is of pure or of approximate differential privacy is not said: its rate has no "
-    "delta. Pure noise has that rate here, and zCDP noise a better one in epsilon.",
-    "Report-noisy-max with Laplace noise of the scores' sensitivity over epsilon, as the talk has it, is 2 epsilon-DP. "
-    "Here the noise is scaled to the range of the scores' change, and it is Gumbel.",
+    "The published schedule has rounds of 2^i steps with falling step sizes, and its constants are known only "
+    "from a secondary source. Here there is one round with one step size, and every constant is proved.",
+    (
+        "The paper does not say whether its l1 result is for pure or for approximate differential privacy; its "
+        "rate has no delta. Here noise with pure DP has that rate, and noise with zCDP has a better rate in "
+        "epsilon."
+    ),
+    (
+        "In Guzman's talk, report-noisy-max uses Laplace noise of scale sensitivity over epsilon. This is only 2 "
+        "epsilon-DP. Here the noise is Gumbel noise, scaled to the range of the scores' changes."
+    ),
     "No lower bound on the gap is known, and none is given.",
 )
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine; the number of steps is `iterations` or, without it, that of least bound.
+    """Calibrate the spec: the engine computes the noise. The number of steps is `iterations`; if it is left out, it is
+    the number with the smallest bound.
 
     Raises:
         InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -101,13 +107,13 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def steps_of(dataset_size: int, iterations: int, step_size: float | None = None) -> Recursion:
-    """Return T steps over n records, of size 1/sqrt(T) unless it is given.
+    """Return the schedule of T steps over n records. The step size is 1/sqrt(T) unless it is given.
 
     >>> steps_of(100_000, 100)
     Recursion(selections=100, first_batch=50000, batch=500, step_size=0.1)
 
     Raises:
-        InvalidValue: If there is less than one record for each step.
+        InvalidValue: If fewer records than steps are left after the first batch.
     """
     first = dataset_size // 2
     eta = 1.0 / math.sqrt(iterations) if step_size is None else checked_step_size(step_size)
@@ -115,18 +121,20 @@ def steps_of(dataset_size: int, iterations: int, step_size: float | None = None)
 
 
 def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
-    """Return the caller's number of steps, or that of least bound."""
+    """Return the schedule with the caller's number of steps, or with the number of steps that has the smallest
+    bound.
+    """
     if spec.iterations is not None:
         if not 2 <= spec.iterations <= MAX_SELECTIONS:
             raise InvalidValue(
-                f"iterations must be in [2, {MAX_SELECTIONS}]: a single "
-                "step would release its starting point, to which no noise was added",
+                f"iterations must be in [2, {MAX_SELECTIONS}]; with a single step, the released point would be "
+                "the start, which has no noise",
                 pointer=("iterations",),
             )
         return steps_of(spec.dataset_size, spec.iterations, spec.step_size)
     if setting.num_vertices is None:
         raise InvalidValue(
-            "give iterations, or dimension, so that the bound can choose the number of steps",
+            "give iterations, or give dimension, so that the number of steps with the smallest bound can be chosen",
             code="missing",
             pointer=("iterations",),
         )
@@ -136,15 +144,15 @@ def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
     possible = [steps_of(spec.dataset_size, count, spec.step_size) for count in tried]
     if not possible:
         raise InvalidValue(
-            "two steps need a record each, and so does the first estimate: dataset_size must be at least 3",
+            "dataset_size must be at least 3: the first estimate and each of two steps need a record",
             pointer=("dataset_size",),
         )
     return min(possible, key=lambda recursion: _bound(setting, recursion, solved))
 
 
 def _bound(setting: Setting, recursion: Recursion, solved: Solved) -> float:
-    """Return the mean gap. The number of vertices must be known."""
-    assert setting.num_vertices is not None, "asked for where bounds are"
+    """Return the bound on the mean gap. The number of vertices must be known."""
+    assert setting.num_vertices is not None, "called only if there are bounds"
     return mean_gap_bound(
         setting.problem,
         recursion,
@@ -183,7 +191,7 @@ def _utility(spec: Spec, setting: Setting, recursion: Recursion, solved: Solved)
 
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> list[Provenance]:
-    """Return the orders that are known up to a constant."""
+    """Return the rates that are known only up to a constant."""
     problem, n, mechanism = setting.problem, spec.dataset_size, solved.steps.event.mechanism
 
     if isinstance(mechanism, PureDp):
@@ -193,7 +201,9 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
         assert isinstance(mechanism, ZcDp)
         rate = rates.gap_rate(problem, num_vertices, n, mechanism.rho)
         formula = r"c\,(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n\sqrt\rho))^{2/5}]"
-    found = [setting.order("gradient_norm_rate", rate, formula, "derived, by balancing", "at the best number of steps")]
+    found = [
+        setting.order("gradient_norm_rate", rate, formula, "derived, by balancing", "with the best number of steps")
+    ]
     epsilon, _ = epsilon_and_delta(spec, solved.steps)
     if epsilon is not None and setting.dimension is not None:
         found.append(
@@ -202,7 +212,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
                 rates.printed_gap_rate(problem, setting.dimension, n, epsilon),
                 r"c\,L_0 M\,\ln^{2/3} d/(n\varepsilon)^{1/3}",
                 "Bassily, Guzman & Menart 2021, abstract (secondary)",
-                "as Guzman's talk has it, in units of L_0 M",
+                "as in Guzman's talk, in units of L_0 M",
             )
         )
     return found
@@ -213,8 +223,8 @@ def _as_published(spec: Spec) -> AsPublished | None:
     if not isinstance(spec.target, ApproximateDpTarget | PureDpTarget):
         return None
     why = (
-        "The published schedule is known here from a secondary source, with constants and logarithms unspecified: "
-        "there is no printed noise to certify."
+        "The published schedule is known only from a secondary source, which does not specify constants and "
+        "logarithms. So there is no printed noise to certify."
     )
     source = "Bassily, Guzman & Menart 2021, algorithm for polyhedra (secondary source)"
     formula = r"\eta_t = 1/\sqrt{t+1},\quad b_t = \lfloor b/(t+1) \rfloor,\quad b = n/\ln^2 n"
@@ -223,7 +233,7 @@ def _as_published(spec: Spec) -> AsPublished | None:
 
 ALGORITHM = Algorithm(
     name="private_sfw_nonconvex_l1",
-    summary="Frank-Wolfe over the l1 ball towards a stationary point of smooth losses, convex or not, in one pass.",
+    summary="Frank-Wolfe over the l1 ball in one pass, towards a stationary point of smooth losses, convex or not.",
     source=SOURCE,
     update=r"d_t = (1-\eta)(d_{t-1} + \bar\Delta_t) + \eta \bar g_t,\quad x_{t+1} = x_t + \eta(u - x_t),\quad "
     r"u = \arg\min_{v \in \{\pm D e_i\}} \langle v, d_t \rangle - \lambda G_v",
@@ -232,11 +242,14 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=RECURSIVE_ASSUMPTIONS,
-    guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
+    guarantee=(
+        "All selections together are rho-zCDP, or epsilon-DP. The released point is a function of them, so it has "
+        "the same guarantee."
+    ),
     gradient_complexity="n_0 + 2 (T-1) m",
     has_pure_dp=True,
     norm_order=1.0,
-    verdict="The published constants are unspecified: there is nothing to certify, which is unsound.",
+    verdict="Counted as unsound: the published constants are not specified, so there is nothing to certify.",
     errata=ERRATA,
     calibrate=calibrate,
     scope=in_l1_ball(Shape.NONCONVEX, Measure.STATIONARITY),

@@ -1,5 +1,6 @@
-"""The spec of the proximal algorithm, read and checked: weakly convex Lipschitz losses in an l2 ball or without a
-domain."""
+"""This module reads and checks the spec of the proximal algorithm, for weakly convex Lipschitz losses in an l2 ball or
+without a domain.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ ASSUMPTIONS = (
         "lipschitz",
         "L_0",
         GRADIENT,
-        "no record's gradient is longer in the domain; gradients are clipped to gradient_bound, or to this where that "
-        "is left out",
+        "the length of the longest gradient of a record in the domain; gradients are clipped to "
+        "gradient_bound, or to this number if gradient_bound is left out",
         lower=_SMALLEST,
         upper=1e12,
     ),
@@ -37,7 +38,7 @@ ASSUMPTIONS = (
         "diameter",
         "M",
         PARAMETER,
-        "of the domain, an l2 ball; without it, a radius or a domain, parameters are anywhere",
+        "the diameter of the domain, an l2 ball; without a diameter, a radius or a domain, parameters are not bounded",
         lower=_SMALLEST,
         upper=1e12,
         required=False,
@@ -46,7 +47,7 @@ ASSUMPTIONS = (
         "radius",
         "D",
         PARAMETER,
-        "radius of the l2 ball, M/2; give one of the two",
+        "the radius of the l2 ball, M/2; give either the radius or the diameter",
         lower=_SMALLEST,
         upper=1e12,
         required=False,
@@ -55,7 +56,8 @@ ASSUMPTIONS = (
         "initial_gap",
         r"\Gamma_0",
         LOSS,
-        "upper bound of F(x_0) - min F; the smaller of it and L_0 M counts, and one of them is needed for bounds",
+        "upper bound on F(x_0) - min F; the bounds use the smaller of this number and L_0 M, and need at least "
+        "one of them",
         open_lower=True,
         required=False,
     ),
@@ -63,7 +65,7 @@ ASSUMPTIONS = (
         "inner_iterations",
         "T",
         PURE,
-        "a whole number of steps of each round; left out, as many as it has records",
+        "the number of steps of each round, a whole number; if left out, the number of records in a round",
         lower=2.0,
         upper=1e8,
         required=False,
@@ -72,7 +74,7 @@ ASSUMPTIONS = (
         "order_constant",
         "c",
         PURE,
-        "factor of what is known up to a constant",
+        "the factor of rates that are known only up to a constant",
         open_lower=True,
         required=False,
         default=1.0,
@@ -82,12 +84,12 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ProximalSetting:
-    """The setting that the spec states.
+    """The assumptions of a spec about losses and domain.
 
     Attributes:
-        problem: L_0 and omega; None if omega is not given. Without L_0, the clip threshold replaces it.
-        missing: The names of the numbers that the bounds would need; none if the bounds hold, or if clipping makes them
-            void.
+        problem: The constants L_0 and omega; None if omega is not given. Without L_0, the clip threshold replaces it.
+        missing: The names of numbers that the bounds need and that are missing. Empty if the bounds hold, or if
+            clipping invalidates them.
         max_grad_norm: The bound C on a contribution.
         diameter: The diameter M; None if there is no domain.
         initial_gap: Upper bound of F(x_0) - min F; None if no bound is known.
@@ -118,7 +120,7 @@ class ProximalSetting:
 
 
 def read_proximal_setting(spec: Spec) -> ProximalSetting:
-    """Return the setting of a spec.
+    """Return the assumptions of a spec.
 
     Raises:
         InvalidValue: If an assumption is unknown or outside its range; if there is neither a bound on gradients nor a
@@ -130,16 +132,17 @@ def read_proximal_setting(spec: Spec) -> ProximalSetting:
     omega, diameter = given.get("weak_convexity"), _diameter(spec, given)
     if omega is not None and omega < _SMALLEST:
         raise InvalidValue(
-            f"weak_convexity must be at least {_SMALLEST:g}: a convex loss satisfies it for every such number; for 0, "
-            "use a convex method, such as localized_clipped_subgradient or noisy_mirror_descent",
+            f"weak_convexity must be at least {_SMALLEST:g}. A convex loss is weakly convex for every such "
+            "number. For 0, use an algorithm for convex losses, such as localized_clipped_subgradient or "
+            "noisy_mirror_descent",
             pointer=("assumptions", "weak_convexity"),
         )
     gap = _initial_gap(given, lipschitz, diameter)
     warnings: tuple[str, ...] = ()
     if lipschitz is not None and bound < lipschitz:
         warnings = (
-            "Gradients up to lipschitz are clipped to gradient_bound, which is shorter: no bound speaks of that, and "
-            "none is given.",
+            "gradient_bound is below lipschitz, so gradients may be clipped. The bounds do not cover clipping, "
+            "so none is given.",
         )
     return ProximalSetting(
         problem=None if omega is None else ProximalProblem(bound if lipschitz is None else lipschitz, omega),
@@ -155,14 +158,14 @@ def read_proximal_setting(spec: Spec) -> ProximalSetting:
 
 
 def _bound(spec: Spec, given: Given) -> float:
-    """Return C of the request, or L_0."""
+    """Return the request's clip threshold C. Without one, return L_0."""
     if isinstance(spec.gradient_bound, Clip):
         return spec.gradient_bound.max_grad_norm
     lipschitz = given.get("lipschitz")
     if lipschitz is None:
         raise InvalidValue(
-            "gradient_bound is needed if lipschitz is left out: the noise is scaled to it, and gradients are "
-            "clipped to it",
+            "gradient_bound is needed if lipschitz is left out, because gradients are clipped to it and the "
+            "noise is scaled to it",
             code="missing",
             pointer=("gradient_bound",),
         )
@@ -170,12 +173,14 @@ def _bound(spec: Spec, given: Given) -> float:
 
 
 def _diameter(spec: Spec, given: Given) -> float | None:
-    """Return M of the assumptions or of the spec's domain, which must agree; None if neither is given."""
+    """Return the diameter M from the assumptions or from the spec's domain, which must agree. None if neither is
+    given.
+    """
     if not isinstance(spec.domain, L2Ball | None):
         raise InvalidValue(
-            f"the domain must be an l2 ball, or left out; got {spec.domain.kind}. In other norms than l2 the domain "
-            "and the ball about a round's start have no common projection in closed form, and near p = 1 the weak "
-            "convexity of l2 is not enough",
+            f"the domain must be an l2 ball or left out; got {spec.domain.kind}. In other norms, the projection "
+            "on the intersection of the domain and the ball around a round's start has no closed form, and "
+            "near p = 1 weak convexity in l2 is not enough",
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )

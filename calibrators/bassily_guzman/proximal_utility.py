@@ -1,4 +1,6 @@
-"""The utility of a plan of proximal rounds: recommended numbers, and bounds on how far its point is from stationary."""
+"""This module states the utility of a plan of proximal rounds: the recommended numbers, and bounds on how far the
+released point is from stationary.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,18 @@ POPULATION_FORMULA = r"a = \tfrac{2 L_0^2}{\omega m} + \tfrac73 L_0 \sqrt{2 g/\o
 EMPIRICAL_FORMULA = r"g = \tfrac{2 (\tfrac73 L_0 + \sigma\sqrt d)^2}{\omega (T + 1)}"
 HOLDS = (
     "every loss is L_0-Lipschitz and omega-weakly convex in the l2 norm, so that nothing is clipped",
-    "records are independent draws of one distribution, and F is its mean loss",
+    "records are independent draws from one distribution, and F is the expected loss under it",
 )
-_NEAR = "in the mean over the released point: its distance from a point that is nearly stationary"
-_GAP = "of that nearby point in the mean: the gap max_y <g, x - y> of a subgradient g of F there"
-_SLOPE = "of that nearby point in the mean: the length of a subgradient of F there"
+_NEAR = (
+    "the bound is on the distance from the released point to a nearly stationary point, averaged over the random "
+    "choice of the released point"
+)
+_GAP = "the bound is on the mean of the gap max_y <g, x - y> at that nearby point x, where g is a subgradient of F at x"
+_SLOPE = "the bound is on the mean length of a subgradient of F at that nearby point"
 
 
 def recommended(spec: Spec, phase: ProximalPhase) -> tuple[Provenance, ...]:
-    """Return the sizes, the regulariser and the noise."""
+    """Return the recommended sizes, the regulariser and the noise."""
     balanced = r"\lfloor\min\{\sqrt n, (n\varepsilon/\sqrt d)^{2/3}\}\rfloor"
     derived, exact = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
     own_rounds, own_steps = spec.iterations is not None, "inner_iterations" in spec.assumptions
@@ -35,7 +40,7 @@ def recommended(spec: Spec, phase: ProximalPhase) -> tuple[Provenance, ...]:
             "R" if own_rounds else balanced,
             _DERIVED,
             exact if own_rounds else ProvenanceKind.ORDER,
-            ("number of rounds; inner_iterations has the steps of each",),
+            ("the number of rounds; inner_iterations is the number of steps of each round",),
         ),
         Provenance("inner_iterations", float(phase.inner_iterations), "T" if own_steps else "T = m", _DERIVED, derived),
         Provenance("batch_size", float(phase.records), r"m = \lfloor n/R \rfloor", _DERIVED, exact),
@@ -58,16 +63,16 @@ def recommended(spec: Spec, phase: ProximalPhase) -> tuple[Provenance, ...]:
 def utility(
     setting: ProximalSetting, phase: ProximalPhase, dataset_size: int, epsilon: float | None
 ) -> tuple[Provenance, ...]:
-    """Return bounds (if the constants are given and nothing is clipped), rates, and the work."""
+    """Return the bounds (if the constants are given and nothing is clipped), the rates and the number of gradients."""
     evaluations = Provenance(
         "gradient_evaluations", float(phase.gradient_evaluations), r"R\,m\,T", _DERIVED, ProvenanceKind.EXACT
     )
     if not setting.is_bounded:
         return (evaluations,)
     problem, gap, dimension = setting.problem, setting.initial_gap, setting.dimension
-    assert problem is not None, "nothing is missing"
-    assert gap is not None, "nothing is missing"
-    assert dimension is not None, "nothing is missing"
+    assert problem is not None, "called only if no constant is missing"
+    assert gap is not None, "called only if no constant is missing"
+    assert dimension is not None, "called only if no constant is missing"
     empirical = problem.empirical_gap(phase.inner_iterations, phase.noise_stddev_on_mean, dimension)
     proved = problem.closeness(gap, phase.rounds, problem.population_gap(empirical, phase.records))
     expected = setting.order_constant * problem.closeness(gap, phase.rounds, empirical)
@@ -81,9 +86,12 @@ def utility(
                 "closeness_rate_printed",
                 setting.order_constant * closeness_rate(dataset_size, dimension, epsilon),
                 r"c\,(n^{-1/4} + (\sqrt d/(n\varepsilon))^{1/3})",
-                f"{PAPER}, as Guzman's talk quotes it ({SECONDARY})",
+                f"{PAPER}, as quoted in Guzman's talk ({SECONDARY})",
                 ProvenanceKind.ORDER,
-                ("known up to the factor order_constant, and logarithms", "of problems with constants of order 1"),
+                (
+                    "known only up to the factor order_constant and logarithms",
+                    ("the rate for problems whose constants are of order 1"),
+                ),
                 units=PURE,
             )
         )
@@ -91,14 +99,14 @@ def utility(
 
 
 def _both(setting: ProximalSetting, theta: float, ending: str, formula: str) -> tuple[Provenance, Provenance]:
-    """Return bounds on the distance of the released point from the proximal one, and on the proximal one's
-    stationarity.
+    """Return bounds on the distance between the released point and its proximal point, and on how far the proximal
+    point is from stationary.
     """
     problem = setting.problem
-    assert problem is not None, "asked for where bounds are"
+    assert problem is not None, "called only if there are bounds"
     proved = ending == "bound"
     kind = ProvenanceKind.DERIVED if proved else ProvenanceKind.ORDER
-    unproved = "known up to the factor order_constant: what a round generalises to is left out"
+    unproved = "known only up to the factor order_constant; the generalisation error of a round is left out"
     holds = HOLDS if proved else (*HOLDS, unproved)
     width = setting.diameter
     farthest = problem.radius if width is None else min(problem.radius, width)
@@ -119,7 +127,7 @@ def _both(setting: ProximalSetting, theta: float, ending: str, formula: str) -> 
         _DERIVED,
         kind,
         (_SLOPE if width is None else _GAP, *holds),
-        # No subgradient anywhere is longer than L_0.
+        # The bound is vacuous if it is at least L_0, because no subgradient is longer than L_0.
         vacuous=problem.regularizer * theta >= problem.lipschitz,
         units=GRADIENT if width is None else LOSS,
     )

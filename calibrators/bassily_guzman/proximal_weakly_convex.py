@@ -1,9 +1,9 @@
 r"""Proximally guided private gradient descent for weakly convex losses that need not be smooth, in the l2 norm.
 
-**Setting.** Losses over an l2 ball of diameter M, or $R^d$, that are $L_0$-Lipschitz and $\omega$-weakly convex:
-$f + \tfrac\omega2\|\cdot\|^2$ is convex. n independent records, $F = E f$. The algorithm looks for a point near one
-that is nearly stationary. A convex loss is $\omega$-weakly convex for every $\omega > 0$, a smooth loss for $\omega =
-L_1$.
+**Setting.** Losses are defined over an l2 ball of diameter M, or over $R^d$. They are $L_0$-Lipschitz and
+$\omega$-weakly convex, which means that $f + \tfrac\omega2\|\cdot\|^2$ is convex. There are n independent records, and
+$F = E f$. The algorithm looks for a point that is near a nearly stationary point. A convex loss is $\omega$-weakly
+convex for every $\omega > 0$, and a smooth loss is for $\omega = L_1$.
 
 **Update.** $\beta = 2\omega$, R rounds on $m = \lfloor n/R \rfloor$ records each. Round t = 0..R-1 takes T steps
 k = 1..T from $x^1 = x_t$ over all its records,
@@ -12,18 +12,20 @@ $$x^{k+1} = \Pi_{X_t}\Big(x^k - \tfrac{2}{\omega(k+1)} \Big(\frac1m \sum_j \Pi_C
   + \beta (x^k - x_t)\Big)\Big), \qquad X_t = \{x \in X : \|x - x_t\| \le \tfrac{2 L_0}{\omega + \beta}\},$$
 
 and ends at $x_{t+1} = \sum_k \tfrac{2k}{T(T+1)} x^k$. One of $x_0..x_{R-1}$ is released, drawn uniformly, in secret and
-without looking at data. By default, T is m, and R is the order of magnitude that balances statistical error and noise.
+without looking at data. By default, T is m, and R is chosen, up to a constant, to balance statistical error and noise.
 
-**Privacy.** A secret order of the slots, drawn without looking at data, gives a record to one round, or to none. Its T
-steps are Gaussian mechanisms of distance $s C/m$ between neighbours, s = 2 if a record is replaced and s = 1 if it
-becomes a null record; together they are a Gaussian mechanism with $\mu = s\sqrt T\,C/(m\sigma)$, however later steps
-depend on earlier ones. With $\sigma = z C\sqrt T/m$ that is $s/z$ for every round, and so for all rounds together:
-given the past, the other rounds have the same law for both neighbours. The engine solves for z as for one full-batch
-step. Gradients are clipped to C, so that privacy needs no property of the losses. If a record comes or goes, the rounds
-after it would shift: `add_or_remove_one` is not accounted.
+**Privacy.** A secret order of the slots, drawn without looking at data, assigns a record to one round or to none. The T
+steps of this round are Gaussian mechanisms whose means differ by at most $s C/m$ between neighbours. Here s = 2 if a
+record is replaced, and s = 1 if it becomes a null record. Together, the T steps are a Gaussian mechanism with $\mu =
+s\sqrt T\,C/(m\sigma)$, even if later steps depend on earlier ones. With $\sigma = z C\sqrt T/m$, $\mu$ is $s/z$ for
+every round. All rounds together have the same $\mu$, because given the past, the other rounds have the same law for
+both neighbours. The engine solves for z as for one full-batch step. Gradients are clipped to C, so privacy needs no
+property of the losses. `add_or_remove_one` is not accounted, because adding or removing a record would shift the
+records of later rounds.
 
-**Utility.** `proximal_point` has the bounds and their proofs. The proved bound for the population is crude and mostly
-vacuous. The rate that follows from the empirical gap of a round alone is given as an order of magnitude.
+**Utility.** The module `proximal_point` contains the bounds and their proofs. The proved bound for the population is
+crude and mostly vacuous. The rate that follows if only the empirical gap of a round counts is given as an order of
+magnitude.
 """
 
 from __future__ import annotations
@@ -52,26 +54,35 @@ from calibrators.spec import Calibration, Spec
 SOURCE = f"{PAPER}, weakly convex losses (secondary: abstract and talk); derived: noise and bounds"
 PRINTED_FORMULA = r"\sigma = 100 L_0 \sqrt{d \ln(1/\delta)}/(b\,\varepsilon)"
 ERRATA = (
-    "The solver of a round is that of Asi, Feldman, Koren & Talwar 2021, whose noise (quoted from a secondary source) "
-    "rests on amplification by subsampling, of draws with replacement. Here every step takes all records of its round, "
-    "and the engine charges it as it is.",
-    "The published number of rounds and its constants are not known here. The order that balances the two parts of the "
-    "bound is the default.",
-    "The guarantee is printed as max(1, beta M) theta, which adds a length to a loss. Here the two are apart: how far "
-    "the released point is from the proximal one, and how stationary that one is.",
-    "Only p = 2 is served. In other norms the ball near a round's start and the domain have no common projection in "
-    "closed form, and near p = 1 weak convexity must be measured in the norm of the mirror map: with omega as it "
-    "stands, 2 omega kappa_+ leaves a round's objective non-convex, and omega kappa/kappa_+ is needed.",
-    "Lower bounds on stationarity under differential privacy are open: none is served.",
+    "Each round uses the solver of Asi, Feldman, Koren & Talwar 2021. Its noise (quoted from a secondary "
+    "source) relies on amplification by subsampling with replacement. Here every step takes all records of its "
+    "round, and the accounting engine charges these steps without amplification.",
+    (
+        "The published number of rounds and its constants are not known here. By default, the number of rounds "
+        "balances the two parts of the bound, up to a constant."
+    ),
+    (
+        "The printed guarantee, max(1, beta M) theta, mixes a length with a loss. Here there are two separate "
+        "numbers: the distance from the released point to the proximal point, and how far the proximal point is "
+        "from stationary."
+    ),
+    (
+        "Only p = 2 is available. In other norms, the projection on the intersection of the domain and the ball "
+        "around a round's start has no closed form. Near p = 1, weak convexity must also be measured in the norm "
+        "of the mirror map: the paper's regulariser 2 omega kappa_+ leaves a round's objective non-convex, unless "
+        "omega kappa/kappa_+ replaces omega."
+    ),
+    "No lower bound on stationarity under differential privacy is known, so none is given.",
 )
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine; step sizes, regulariser and radius follow from the losses' constants.
+    """Calibrate the spec: the engine computes the noise. The step sizes, the regulariser and the radius follow from the
+    losses' constants.
 
     Raises:
         InvalidValue: If a number is outside its range, or is missing and nothing can fill it in; if there are not
-            enough records for the rounds; if the losses are convex (omega is 0); or if the domain is no l2 ball.
+            enough records for the rounds; if the losses are convex (omega is 0); or if the domain is not an l2 ball.
         Unsupported: If a size is solved for, or if a penalty, a step size or a batch size is given.
         Unreachable: If no noise multiplier meets the target.
     """
@@ -91,7 +102,7 @@ def calibrate(spec: Spec) -> Calibration:
         utility=utility(setting, phase, spec.dataset_size, None if asked is None else asked[0]),
         missing=setting.missing,
         warnings=(
-            *unread(spec, phase.rounds * phase.records, "rounds are of one size"),
+            *unread(spec, phase.rounds * phase.records, "all rounds have the same size"),
             *setting.warnings,
         ),
         as_published=_as_published(spec),
@@ -101,20 +112,24 @@ def calibrate(spec: Spec) -> Calibration:
 def _refuse_what_has_no_part(spec: Spec) -> None:
     refuse(
         spec,
-        sizes=f"rounds cost the same whatever their number and steps: {spec.unknown} cannot be solved for; solve for "
-        "noise_multiplier, or for epsilon or delta at given noise",
-        penalty="the only penalty is that of a round: leave penalty out",
+        sizes=(
+            f"{spec.unknown} cannot be solved for, because the cost depends neither on the number of rounds nor on "
+            "their steps; solve for noise_multiplier, or for epsilon or delta with given noise"
+        ),
+        penalty="this algorithm adds only the regulariser of a round: leave penalty out",
     )
-    if spec.batch_size not in (None, spec.dataset_size):  # a request for full batches has the batch size of all records
+    if spec.batch_size not in (None, spec.dataset_size):  # full batches have the batch size dataset_size
         raise Unsupported(
-            "a step takes all records of its round, whose number follows from dataset_size and iterations: leave "
-            "batch_size out",
+            "batch_size cannot be chosen: every step takes all records of its round, and their number follows "
+            "from dataset_size and iterations. Leave batch_size out",
             pointer=("batch_size",),
         )
     refuse(
         spec,
-        step_size="step sizes are 2/(omega (k+1)), which is what the average over a round's points is right for: leave "
-        "step_size out, and give weak_convexity",
+        step_size=(
+            "step_size cannot be chosen: the step sizes are 2/(omega (k+1)), because the weighted average over a "
+            "round's points is proved only for them. Leave step_size out, and give weak_convexity"
+        ),
     )
 
 
@@ -137,28 +152,29 @@ def _phase(spec: Spec, setting: ProximalSetting, steps: Steps) -> ProximalPhase:
 
 
 def _rounds(spec: Spec, steps: Steps) -> int:
-    """Return the caller's R, or the balanced number."""
+    """Return the number R of rounds: the caller's number, or the number that balances statistical error and noise."""
     n = spec.dataset_size
     if n < 2:
         raise InvalidValue(
-            "two rounds need one record each: dataset_size must be at least 2", pointer=("dataset_size",)
+            "dataset_size must be at least 2, because each of two rounds needs a record", pointer=("dataset_size",)
         )
     if spec.iterations is not None:
         if not 2 <= spec.iterations <= n:
             raise InvalidValue(
-                f"iterations is the number of rounds, from 2 (a single one would release its start, to which no noise "
-                f"was added) to {n}, with one record in each; got {spec.iterations}",
+                f"iterations, the number of rounds, must be from 2 to {n}, got {spec.iterations}. A single "
+                "round would release its start, which has no noise, and every round needs a record",
                 pointer=("iterations",),
             )
         return spec.iterations
     if spec.dimension is None:
         raise InvalidValue(
-            "iterations, the number of rounds, is needed if the dimension is left out: the default depends on it",
+            "iterations, the number of rounds, is needed if dimension is left out, because its default depends "
+            "on the dimension",
             code="missing",
             pointer=("iterations",),
         )
     asked = epsilon_and_delta(spec, steps)
-    # If the target has no epsilon, mu takes its place: they agree up to the square root of a logarithm.
+    # If the target has no epsilon, mu takes the place of epsilon. The two agree up to the square root of a logarithm.
     epsilon = spec.relation.sensitivity / steps.noise_multiplier if asked is None else asked[0]
     return balanced_rounds(n, spec.dimension, epsilon)
 
@@ -168,16 +184,18 @@ def _as_published(spec: Spec) -> AsPublished | None:
     if not isinstance(spec.target, ApproximateDpTarget) or not 0.0 < spec.target.delta < 1.0:
         return None
     why = (
-        "The solver's noise is known from a secondary source, for minibatches whose size and number are not known "
-        "here, and it rests on amplification by sampling them: there is nothing to certify."
+        "There is nothing to certify. The solver's noise is known only from a secondary source. It relies on "
+        "amplification by sampling of minibatches, and their size and number are not known here."
     )
     return AsPublished(Verdict.UNSOUND, why, f"Asi, Feldman, Koren & Talwar 2021 ({SECONDARY})", PRINTED_FORMULA)
 
 
 ALGORITHM = Algorithm(
     name="proximal_weakly_convex",
-    summary="Proximal point steps by noisy gradients, round after round on fresh records, for weakly convex losses that"
-    " need not be smooth; the start of a random round is released.",
+    summary=(
+        "Proximal point steps with noisy gradients, for weakly convex losses that need not be smooth. Each round "
+        "uses fresh records, and the start of a random round is released."
+    ),
     source=SOURCE,
     update=r"x \leftarrow \Pi_{X_t}\left(x - \tfrac{2}{\omega(k+1)}\left(\tfrac1m \sum_j \min(1, C/\|g_j\|) g_j"
     r" + \sigma Z + 2\omega (x - x_t)\right)\right),\; X_t = \{x \in X : \|x - x_t\| \le \tfrac{2 L_0}{3\omega}\}",
@@ -186,10 +204,14 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="The privacy of one Gaussian mechanism for all points of all rounds together, so for the released one.",
+    guarantee=(
+        "All points of all rounds together have the privacy of one Gaussian mechanism, and so does the released point."
+    ),
     gradient_complexity=r"R\,m\,T",
-    verdict="The published constants are not known, and the solver's noise rests on amplification by sampling: nothing "
-    "to certify, which is unsound.",
+    verdict=(
+        "Counted as unsound: the published constants are not known and the solver's noise relies on amplification "
+        "by sampling, so there is nothing to certify."
+    ),
     errata=ERRATA,
     fewer_steps=StepCount.INNER_ITERATIONS,
     calibrate=calibrate,
@@ -207,7 +229,7 @@ ALGORITHM = Algorithm(
                 "iterations": None,
                 "assumptions": {"lipschitz": 1.0, "weak_convexity": 0.5, "initial_gap": 0.7, "inner_iterations": 50.0},
             },
-            "own threshold in a given ball": {
+            "given threshold and ball": {
                 "domain": L2Ball(1.0),
                 "gradient_bound": Clip(1.5),
                 "iterations": 30,
@@ -217,7 +239,7 @@ ALGORITHM = Algorithm(
     ),
     requests={
         "proximal_weakly_convex_theorem": ExampleRequest(
-            "Proximal rounds for weakly convex losses: regulariser, sizes, and how near to stationary they come",
+            "Proximal rounds for weakly convex losses: regulariser, sizes and distance from stationary",
             {
                 "dataset_size": 1000000,
                 "dimension": 50,

@@ -1,4 +1,5 @@
-r"""Rates of stochastic convex optimisation over the l1 ball, or a polytope of K vertices: correct up to a constant.
+r"""This module states rates of stochastic convex optimisation over the l1 ball or a polytope of K vertices. The rates
+are correct up to a constant.
 
 Every function returns the expression with constant 1, in loss units. L_0, L_1 and M are as in `tree.Problem`, and D =
 M/2.
@@ -12,7 +13,8 @@ from calibrators.bassily_guzman.tree import Problem
 
 
 def poly_sfw_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""Return $M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} / (\varepsilon \sqrt n)$, for n > ln K.
+    r"""Return the rate of polyhedral stochastic Frank-Wolfe, $M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} /
+    (\varepsilon \sqrt n)$, for n > ln K.
 
     Source: Bassily, Guzman & Nandi 2021, Theorem 4.
 
@@ -28,8 +30,9 @@ def poly_sfw_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilo
 def tree_rate_as_printed(problem: Problem, dimension: int, dataset_size: int, epsilon: float, delta: float) -> float:
     r"""Return $(L_0 D + L_1 D^2)\sqrt{\ln d/n}\,\ln n + L_1 D^2 (\ln d \ln^2 n \ln(1/\delta)/(\varepsilon n))^{2/3}$.
 
-    Source: Asi, Feldman, Koren & Talwar 2021 as quoted in Guzman's talk (secondary). The second term vanishes with
-    L_1, which no algorithm achieves: `tree_rate` has $(L_1 D^2)^{1/3} (L_0 D + L_1 D^2)^{2/3}$ in its place.
+    Source: Asi, Feldman, Koren & Talwar 2021 as quoted in Guzman's talk (secondary). The factor $L_1 D^2$ makes the
+    second term vanish as $L_1$ goes to 0, which no algorithm achieves. `tree_rate` has the factor $(L_1 D^2)^{1/3} (L_0
+    D + L_1 D^2)^{2/3}$ instead.
 
     >>> round(tree_rate_as_printed(Problem(1.0, 1.0, 2.0), 100, 10_000, 1.0, 1e-6), 10)
     1.0581933641
@@ -46,7 +49,8 @@ def tree_rate_as_printed(problem: Problem, dimension: int, dataset_size: int, ep
 def tree_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
     r"""Return $A \sqrt{\ln K/n} + (L_1 M^2)^{1/3} (A \ln K/(n\sqrt\rho))^{2/3}$ with $A = (L_0 + L_1 M) M$.
 
-    Source: derived, by balancing the last tree's $L_1 M^2/2^T$ against its regret $2^{T/2} A \ln K/(b\sqrt\rho)$.
+    Source: derived. The rate balances the error $L_1 M^2/2^T$ of the last tree with its selection regret $2^{T/2} A \ln
+    K/(b\sqrt\rho)$.
     """
     amplitude, curvature, statistical = _parts(problem, num_vertices, dataset_size)
     noise = amplitude * math.log(num_vertices) / (dataset_size * math.sqrt(rho))
@@ -56,16 +60,16 @@ def tree_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float
 def pure_tree_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
     r"""Return $A \sqrt{\ln K/n} + (L_1 M^2 A \ln K/(n \varepsilon))^{1/2}$ with $A = (L_0 + L_1 M) M$.
 
-    Source: derived, as `tree_rate`; the regret of a pure selection is $2^T A \ln K/(b\varepsilon)$.
+    Source: derived like `tree_rate`; the regret of a selection with pure DP is $2^T A \ln K/(b\varepsilon)$.
     """
     amplitude, curvature, statistical = _parts(problem, num_vertices, dataset_size)
     return statistical + math.sqrt(curvature * amplitude * math.log(num_vertices) / (dataset_size * epsilon))
 
 
 def frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
-    r"""Return $A + (L_1 M^2)^{1/3} A^{2/3}$ with $A = L_0 M \ln K/(n \sqrt\rho)$: of the empirical risk.
+    r"""Return the rate $A + (L_1 M^2)^{1/3} A^{2/3}$ of the empirical risk, with $A = L_0 M \ln K/(n \sqrt\rho)$.
 
-    Source: derived, by balancing $L_1 M^2/T$ against the regret $A \sqrt T$ of T selections; T is at least 1.
+    Source: derived. The rate balances the error $L_1 M^2/T$ with the regret $A \sqrt T$ of T >= 1 selections.
     """
     regret = problem.lipschitz * problem.diameter * math.log(num_vertices) / (dataset_size * math.sqrt(rho))
     curvature = problem.smoothness * problem.diameter**2
@@ -75,17 +79,18 @@ def frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, rho
 def pure_frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
     r"""Return the rate $A + (L_1 M^2 A)^{1/2}$ of the empirical risk, with $A = L_0 M \ln K/(n \varepsilon)$.
 
-    Source: derived, as `frank_wolfe_rate`; the regret of T pure selections is $T A$.
+    Source: derived like `frank_wolfe_rate`; the regret of T selections with pure DP is $T A$.
     """
     regret = problem.lipschitz * problem.diameter * math.log(num_vertices) / (dataset_size * epsilon)
     return regret + math.sqrt(problem.smoothness * problem.diameter**2 * regret)
 
 
 def generalized_linear_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
-    r"""Return $L_0 M\,[(\ln K/(n \sqrt\rho))^{1/2} + (\ln K/n)^{1/2}]$: generalised linear losses without smoothness.
+    r"""Return the rate $L_0 M\,[(\ln K/(n \sqrt\rho))^{1/2} + (\ln K/n)^{1/2}]$ for generalised linear losses that need
+    not be smooth.
 
-    Source: derived, by balancing $L_0 M/\sqrt T$, the least error of smoothing and T steps, against the regret of T
-    selections; Bassily, Guzman & Menart 2021, abstract (secondary), with $1/\varepsilon$ for $1/\sqrt\rho$.
+    Source: derived. The rate balances $L_0 M/\sqrt T$, the smallest error of smoothing and T steps, with the regret of
+    T selections. Bassily, Guzman & Menart 2021, abstract (secondary), has it with $1/\varepsilon$ for $1/\sqrt\rho$.
     """
     log_k = math.log(num_vertices)
     noise = log_k / (dataset_size * math.sqrt(rho))
@@ -95,7 +100,7 @@ def generalized_linear_rate(problem: Problem, num_vertices: int, dataset_size: i
 def pure_generalized_linear_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
     r"""Return $L_0 M\,[(\ln K/(n \varepsilon))^{1/3} + (\ln K/n)^{1/2}]$.
 
-    Source: derived, as `generalized_linear_rate`; the regret of T pure selections is T times that of one.
+    Source: derived like `generalized_linear_rate`; T selections with pure DP have T times the regret of one selection.
     """
     log_k = math.log(num_vertices)
     noise = log_k / (dataset_size * epsilon)
@@ -103,11 +108,11 @@ def pure_generalized_linear_rate(problem: Problem, num_vertices: int, dataset_si
 
 
 def gap_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
-    r"""Return $(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \sqrt\rho))^{2/5}]$: of the gap, for losses that need not be
-    convex.
+    r"""Return the rate $(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \sqrt\rho))^{2/5}]$ of the gap, for losses that need not
+    be convex.
 
-    Source: derived, by balancing $1/\sqrt T$ against the error $\sqrt{T^{1/2}/n}$ and the regret
-    $T^{3/4} \ln K/(n \sqrt\rho)$ of single-round Frank-Wolfe.
+    Source: derived. The rate balances $1/\sqrt T$ with the error $\sqrt{T^{1/2}/n}$ and the regret $T^{3/4} \ln K/(n
+    \sqrt\rho)$ of single-round Frank-Wolfe.
     """
     amplitude, _, _ = _parts(problem, num_vertices, dataset_size)
     noise = math.log(num_vertices) / (dataset_size * math.sqrt(rho))
@@ -117,7 +122,7 @@ def gap_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float)
 def pure_gap_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
     r"""Return $(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \varepsilon))^{1/3}]$.
 
-    Source: derived, as `gap_rate`; the regret of pure selections is $T \ln K/(n \varepsilon)$.
+    Source: derived like `gap_rate`; the regret of selections with pure DP is $T \ln K/(n \varepsilon)$.
     """
     amplitude, _, _ = _parts(problem, num_vertices, dataset_size)
     noise = math.log(num_vertices) / (dataset_size * epsilon)
@@ -125,7 +130,7 @@ def pure_gap_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilo
 
 
 def printed_gap_rate(problem: Problem, dimension: int, dataset_size: int, epsilon: float) -> float:
-    r"""Return $L_0 M \ln^{2/3} d/(n \varepsilon)^{1/3}$.
+    r"""Return the printed rate of the gap, $L_0 M \ln^{2/3} d/(n \varepsilon)^{1/3}$.
 
     Source: Bassily, Guzman & Menart 2021, abstract, and Guzman's talk (secondary), in units of $L_0 M$.
 
@@ -140,7 +145,7 @@ def lower_bound_rate(problem: Problem, dimension: int, dataset_size: int, epsilo
     r"""Return $L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})$, up to
     logarithms.
 
-    Without epsilon (for rho-zCDP, say), this is the non-private term alone.
+    Without epsilon (for example, for rho-zCDP), return only the first, non-private term.
 
     Source: Asi, Feldman, Koren & Talwar 2021, abstract (secondary).
 

@@ -1,4 +1,6 @@
-"""Shared code of Frank-Wolfe calibrations with a recursive estimate: refusals, noise, plan, numbers."""
+"""This module is shared by the calibrations of Frank-Wolfe algorithms with a recursive gradient estimate. It contains
+their refusals, noise, plan and recommended numbers.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ PURE_SCALE_FORMULA = (
     r" \tfrac{M c}{m} \tfrac{1-(1-\eta)^{T-1}}{\eta}\Bigr\},\;"
     r" c = (1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0"
 )
-_GAP = "upper bound of F(x_0) - min F, in place of L_0 M"
-#: The paper's assumptions, and the initial gap as these algorithms use it.
+_GAP = "upper bound on F(x_0) - min F, in place of L_0 M"
+#: The assumptions of `setting`, with the meaning that the initial gap has for these algorithms.
 RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
     replace(item, meaning=_GAP) if item.name == "initial_gap" else item for item in ASSUMPTIONS
 )
@@ -36,10 +38,10 @@ RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The noise that meets the target. The batches decide only its scale.
+    """The noise that meets the target. The batch sizes determine only the scale of the noise.
 
     Attributes:
-        pure: Whether epsilon at delta 0 is stated, rather than rho.
+        pure: Whether the cost is an epsilon at delta 0 rather than a rho.
         steps: The engine's answer.
     """
 
@@ -50,7 +52,7 @@ class Solved:
         """Return the noise scale lambda, in loss units.
 
         Raises:
-            InvalidValue: If floating point cannot represent it.
+            InvalidValue: If the scale is outside the safe range of floating point.
         """
         width = recursion.pure_width if self.pure else recursion.zcdp_width
         factor = 1.0 if self.pure else 0.5
@@ -59,7 +61,7 @@ class Solved:
 
 
 def solve(spec: Spec) -> Solved:
-    """Return the aggregate event of all selections.
+    """Return the noise that meets the target, with one event for all selections.
 
     Raises:
         Unreachable: If no noise meets the target.
@@ -77,16 +79,18 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} cannot be solved for: the noise scales with the selections and the batches, so the "
-        "cost stays the same. Solve for noise_multiplier",
+        sizes=(
+            f"{spec.unknown} cannot be solved for, because the noise is scaled so that the cost does not depend on "
+            "it. Solve for noise_multiplier"
+        ),
         penalty=NO_PENALTY,
     )
     if spec.dataset_size < 2:
         raise InvalidValue("dataset_size must be at least 2", pointer=("dataset_size",))
     if spec.batch_size is not None:
         raise InvalidValue(
-            "batch sizes follow from dataset_size and iterations: half of the records make the first estimate, the "
-            "others are shared among the steps after it; leave batch_size out",
+            "batch_size cannot be chosen: half of the records are for the first estimate, and the later steps "
+            "share the others equally. Leave batch_size out",
             code="overdetermined",
             pointer=("batch_size",),
         )
@@ -96,25 +100,26 @@ def checked_step_size(step_size: float) -> float:
     """Return the caller's own step size.
 
     Raises:
-        InvalidValue: If a step would leave the ball, or would not move.
+        InvalidValue: If the step size is not in (0, 1].
     """
     if not 0.0 < step_size <= 1.0:
         raise InvalidValue(
-            f"step_size, the share of the way to a vertex, must be in (0, 1], got {step_size:g}", pointer=("step_size",)
+            f"step_size must be in (0, 1], because it is the share of the way to a vertex; got {step_size:g}",
+            pointer=("step_size",),
         )
     return step_size
 
 
 def shared_out(records: int, steps: int) -> int:
-    """Return the number of records of each of this many batches.
+    """Return the number of records in each of ``steps`` batches that share the given number of records.
 
     Raises:
-        InvalidValue: If there is less than one record for each batch.
+        InvalidValue: If there are fewer records than batches.
     """
     if steps > records:
         raise InvalidValue(
-            f"each step after the first takes records of its own: {records} are left for them, and {steps} are needed; "
-            "ask for fewer iterations",
+            f"each step after the first needs its own records: {steps} records are needed, but only {records} "
+            "are left after the first step; give fewer iterations",
             code="too_few_records",
             pointer=("iterations",),
         )
@@ -134,11 +139,11 @@ def calibration(
     as_published: AsPublished | None,
     release: Release = LAST_ITERATE,
 ) -> Calibration:
-    """Return the answer, made of the parts that all these algorithms share.
+    """Return the calibration, with the parts that all these algorithms share.
 
     Args:
         hyperparameters: The number of selections and the step size.
-        utility: Bounds and rates.
+        utility: The bounds and rates.
     """
     scale, steps = solved.noise_scale(setting, recursion), solved.steps
     phase = RecursiveSelections(
@@ -174,10 +179,17 @@ def calibration(
                 steps.noise_multiplier,
                 solved.pure,
                 f"{source}; noise derived",
-                "of all selections together; s is 2 under replace_one and 1 under replace_special",
+                "the cost of all selections together; s is 2 under replace_one and 1 under replace_special",
             ),
             *hyperparameters,
-            Provenance("batch_size", sizes, r"(n_0, m)", source, derived, ("of the first step and of every other",)),
+            Provenance(
+                "batch_size",
+                sizes,
+                r"(n_0, m)",
+                source,
+                derived,
+                ("the batch sizes of the first step and of every other step",),
+            ),
         ),
         utility=(
             *utility,

@@ -1,4 +1,4 @@
-r"""Report-noisy-max with Gumbel noise: select the vertex of least noisy score.
+r"""Report-noisy-max with Gumbel noise selects the vertex with the smallest noisy score.
 
 Consider the scores of a linear function over a set of diameter M in the norm $\|\cdot\|$. If the function moves by
 $\Delta$ in the dual norm, the scores change within a *range* of width $w \le M \Delta$. A change that is common to all
@@ -8,12 +8,12 @@ $\arg\min_j (s_j - \lambda G_j)$ with standard Gumbel G selects j with probabili
 $\exp(-s_j/\lambda)$. Between neighbours the log-likelihood ratio lies in an interval of length $a = w/\lambda$ that
 contains 0. Hence:
 
-* it is a-DP;
-* its Renyi divergence is at most $\alpha a^2/8$ at every order (Hoeffding's lemma for the ratio's cumulants), which is
-  $w^2/(8\lambda^2)$-zCDP. Laplace noise of the same scale is also a-DP, but no better than $a \tanh(a/2)$-zCDP: four
-  times as much for small a;
-* the expected regret is at most $\lambda \ln K$: the softmin's mean score plus $\lambda$ times its entropy is the
-  least over all laws.
+* the selection is a-DP;
+* its Renyi divergence is at most $\alpha a^2/8$ at every order (Hoeffding's lemma for the cumulants of the log-ratio),
+  so it is $w^2/(8\lambda^2)$-zCDP. Laplace noise of the same scale is also a-DP, but its zCDP is $a \tanh(a/2)$, which
+  is four times as much for small a;
+* the expected regret is at most $\lambda \ln K$, because the softmin distribution minimises the mean score minus
+  $\lambda$ times the entropy over all distributions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from calibrators.spec import OpenEpsilon, Spec
 
 
 def expected_regret(scale: float, num_vertices: int) -> float:
-    """Return the largest expected excess of the selected score over the least, with Gumbel noise.
+    r"""Return the bound $\lambda \ln K$ on how far the selected score is above the smallest score in expectation, with
+    Gumbel noise.
 
     >>> expected_regret(0.5, 1)
     0.0
@@ -41,22 +42,23 @@ def expected_regret(scale: float, num_vertices: int) -> float:
     return scale * math.log(num_vertices)
 
 
-#: The largest rho that the engine states.
+#: The largest rho that the accounting engine states.
 _MOST_RHO = 1e6
-NO_PENALTY = "Frank-Wolfe steps have no proximal part: leave penalty out"
-#: The smallest scale of noise, in loss units; its inverse is the largest scale.
+NO_PENALTY = "Frank-Wolfe steps cannot handle a penalty: leave penalty out"
+#: The smallest allowed scale of noise, in loss units. Its inverse is the largest allowed scale.
 _SMALLEST_SCALE = 1e-30
 
 
 @dataclass(frozen=True, slots=True)
 class Selections:
-    r"""The event of selections, from the noise multiplier: sens^2 / (2 sigma^2), or sens / sigma.
+    r"""A function that makes the event of selections from the noise multiplier sigma. The cost is the rho sens^2 / (2
+    sigma^2) or the epsilon sens / sigma.
 
     Attributes:
-        pure: Whether epsilon at delta 0 is stated, rather than rho.
+        pure: Whether the cost is an epsilon at delta 0 rather than a rho.
         relation: The neighbouring relation. Its sensitivity sens is 2 if a record is replaced by another, and 1 if it
-            comes, goes or becomes the null record.
-        per_step: Whether each step is one selection of that cost; otherwise all steps together have that cost.
+            is added, removed or becomes the null record.
+        per_step: Whether each step is one selection with that cost. Otherwise all steps together have that cost.
 
     >>> Selections(False, NeighboringRelation.REPLACE_ONE)(2.0, 5, 1).mechanism
     ZcDp(rho=0.5)
@@ -69,7 +71,7 @@ class Selections:
     per_step: bool = False
 
     def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
-        """Return the event. It does not depend on the batches, which decide the noise scales."""
+        """Return the event. It does not depend on the batch sizes, because the noise scales are adapted to them."""
         count = iterations if self.per_step else 1
         distance = exact(self.relation.sensitivity) / exact(noise_multiplier)
         if self.pure:
@@ -77,7 +79,8 @@ class Selections:
         rho = rounded_up(distance**2 / 2)
         if rho > _MOST_RHO:
             raise InvalidValue(
-                f"no rho above {_MOST_RHO:g} can be stated; use more noise than {noise_multiplier:g}, or aim lower",
+                f"a noise multiplier of {noise_multiplier:g} has a rho above {_MOST_RHO:g}, the largest that "
+                "can be stated; use more noise, or a target with less privacy loss",
                 pointer=("noise_multiplier",),
             )
         return Event(ZcDp(rho), count=count)
@@ -96,22 +99,22 @@ def is_pure(spec: Spec) -> bool:
 
 
 def checked_scales(scales: Sequence[float]) -> tuple[float, ...]:
-    """Return the scales, which floating point must be able to represent.
+    """Return the scales if floating point can represent them safely.
 
     Raises:
         InvalidValue: If a scale is too small or too large.
     """
     if not all(_SMALLEST_SCALE <= scale <= 1.0 / _SMALLEST_SCALE for scale in scales):
         raise InvalidValue(
-            f"the noise would have the scales {tuple(scales)}, which floating point does not hold safely: choose other "
-            "units",
+            f"the noise scales {tuple(scales)} are outside the safe range of floating point; use other units "
+            "for the loss or the parameters",
             pointer=("assumptions", "lipschitz"),
         )
     return tuple(scales)
 
 
 def multiplier(noise_multiplier: float, pure: bool, source: str, *holds: str) -> Provenance:
-    """Return the noise multiplier as a hyperparameter."""
+    """Return the noise multiplier as a recommended number with its source."""
     return Provenance(
         "noise_multiplier",
         noise_multiplier,

@@ -1,4 +1,4 @@
-"""The setting: Lipschitz, smooth losses over the l1 ball, read from a caller's assumptions and checked."""
+"""This module reads the caller's assumptions about Lipschitz and smooth losses over the l1 ball, and checks them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibrators.geometry import L1Ball, L2Ball, LpBall
 from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, Provenance, ProvenanceKind
 from calibrators.spec import Spec
 
-#: The relative difference that two ways of giving the same length may have.
+#: Two ways of giving the same length may differ by this relative amount.
 SAME = 1e-12
 
 ASSUMPTIONS = (
@@ -20,8 +20,8 @@ ASSUMPTIONS = (
         "lipschitz",
         "L_0",
         GRADIENT,
-        "every record's gradient has l_inf norm at most L_0 in the domain; longer ones are clipped, so privacy needs "
-        "the number and not its truth",
+        "every record's gradient has l_inf norm at most L_0 in the domain; longer gradients are clipped, so "
+        "privacy holds even if this is false",
         open_lower=True,
     ),
     Assumption(
@@ -32,18 +32,35 @@ ASSUMPTIONS = (
         "longer changes are clipped",
     ),
     Assumption(
-        "diameter", "M", PARAMETER, "largest l1 distance of two points of the domain", open_lower=True, required=False
+        "diameter",
+        "M",
+        PARAMETER,
+        "the largest l1 distance between two points of the domain",
+        open_lower=True,
+        required=False,
     ),
     Assumption(
-        "radius", "D", PARAMETER, "radius of the l1 ball, M/2; give one of the two", open_lower=True, required=False
+        "radius",
+        "D",
+        PARAMETER,
+        "the radius of the l1 ball, M/2; give either the radius or the diameter",
+        open_lower=True,
+        required=False,
     ),
-    Assumption("num_vertices", "K", PURE, "vertices of the domain; 2 d for the l1 ball", lower=2.0, required=False),
+    Assumption(
+        "num_vertices",
+        "K",
+        PURE,
+        "the number of vertices of the domain; 2 d for the l1 ball",
+        lower=2.0,
+        required=False,
+    ),
     Assumption(
         "initial_gap",
         r"\Gamma_0",
         LOSS,
-        "upper bound of F(x_0) - min F, in place of L_0 M; the first step forgets it, so that it only decides whether "
-        "a bound is vacuous",
+        "upper bound on F(x_0) - min F, used in place of L_0 M. It only decides whether a bound is vacuous, "
+        "because the first step makes the bound independent of the start",
         open_lower=True,
         required=False,
     ),
@@ -51,7 +68,7 @@ ASSUMPTIONS = (
         "order_constant",
         "c",
         PURE,
-        "factor of the rates, whose constants are unknown",
+        "the factor of the rates, whose constants are unknown",
         open_lower=True,
         required=False,
         default=1.0,
@@ -61,10 +78,10 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The setting that the spec states.
+    """The assumptions of a spec about losses and domain.
 
     Attributes:
-        problem: L_0, L_1 and M.
+        problem: The constants L_0, L_1 and M.
         dimension: Number d of parameters.
         num_vertices: The number of vertices K; by default 2 d; None if neither is known.
         initial_gap: The caller's initial gap; None means L_0 M.
@@ -83,59 +100,63 @@ class Setting:
 
     @property
     def regularity_dimension(self) -> int:
-        """d of the l1 ball, whose dual norm is l_inf^d; K of another polytope."""
-        assert self.num_vertices is not None, "asked for where bounds are"
+        """The dimension in the regularity constant: d for the l1 ball, whose dual norm is l_inf^d, and K for another
+        polytope.
+        """
+        assert self.num_vertices is not None, "called only if there are bounds"
         if self.dimension is not None and self.num_vertices == 2 * self.dimension:
             return self.dimension
         return self.num_vertices
 
     @property
     def trivial_excess_risk(self) -> float:
-        """The bound that holds at the starting point without a step."""
+        """The bound on the excess risk that holds at the starting point, before any step."""
         largest = self.problem.lipschitz * self.problem.diameter
         return largest if self.initial_gap is None else min(largest, self.initial_gap)
 
     def order(self, name: str, value: float, formula: str, source: str, *holds: str) -> Provenance:
-        """Return a number that is known up to the caller's constant, in loss units."""
-        assumed = ("known up to the factor order_constant", *holds)
+        """Return a number in loss units that is known only up to a constant, which the caller gives."""
+        assumed = ("known only up to the factor order_constant", *holds)
         number = self.order_constant * value
         return Provenance(name, number, formula, source, ProvenanceKind.ORDER, assumed, units=LOSS)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warn if a run selects among other vertices than the bounds assume."""
+        """Return a warning if a run selects among other vertices than the bounds assume."""
         if self.num_vertices is None or self.dimension is None or self.num_vertices == 2 * self.dimension:
             return ()
         return (
-            f"A run selects among the {2 * self.dimension} vertices of the l1 ball; bounds and rates are for "
-            f"num_vertices {self.num_vertices}.",
+            f"A run selects among the {2 * self.dimension} vertices of the l1 ball, but bounds and rates are "
+            f"for num_vertices {self.num_vertices}.",
         )
 
 
 def read_setting(spec: Spec) -> Setting:
-    """Return the setting of a spec.
+    """Return the assumptions of a spec.
 
     Raises:
-        InvalidValue: If an assumption is unknown or outside its range; if L_0, L_1 or the size of the domain, without
-            which there is no noise, is missing (``missing``); or if sizes contradict each other (``contradiction``).
+        InvalidValue: If an assumption is unknown or outside its range; if L_0, L_1 or the size of the domain is
+            missing, from which the noise is computed (``missing``); or if sizes contradict each other
+            (``contradiction``).
     """
     given = read_assumptions(ASSUMPTIONS, spec.assumptions)
     return setting_of(spec, given, given.get("smoothness"))
 
 
 def setting_of(spec: Spec, given: Given, smoothness: float | None) -> Setting:
-    """Return the setting of a spec with these assumptions, of losses with this L_1.
+    """Return the setting of a spec from its assumptions and the smoothness L_1 of its losses.
 
     Raises:
         InvalidValue: As `read_setting` does.
     """
     for name in given.missing:
         raise InvalidValue(
-            f"{name} is needed for the privacy itself: the noise is scaled to it, and gradients are clipped to it",
+            f"{name} is needed because the privacy depends on it: gradients are clipped to it, and the noise is "
+            "scaled to it",
             code="missing",
             pointer=("assumptions", name),
         )
-    assert smoothness is not None, "what is needed and missing was refused"
+    assert smoothness is not None, "missing constants have been refused"
     vertices = given.get("num_vertices")
     return Setting(
         problem=Problem(given["lipschitz"], smoothness, _diameter(spec, given)),
@@ -147,10 +168,11 @@ def setting_of(spec: Spec, given: Given, smoothness: float | None) -> Setting:
 
 
 def _diameter(spec: Spec, given: Given) -> float:
-    """Return M of the assumptions or of the spec's domain, which must agree."""
+    """Return the diameter M from the assumptions or from the spec's domain, which must agree."""
     if spec.domain is not None and not isinstance(spec.domain, L1Ball):
         raise InvalidValue(
-            f"the domain must be an l1 ball, whose vertices are selected; got {spec.domain.kind}",
+            "the domain must be an l1 ball, because the algorithm selects vertices of the domain; got "
+            f"{spec.domain.kind}",
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )
@@ -158,14 +180,14 @@ def _diameter(spec: Spec, given: Given) -> float:
 
 
 def agreed_diameter(given: Given, domain: L1Ball | L2Ball | LpBall | None, ball: str, *, wanted: str) -> float:
-    """Return M of the assumptions or of the domain, which must agree.
+    """Return the diameter M from the assumptions or from the domain, which must agree.
 
     Args:
-        ball: The domain, in words.
-        wanted: The assumption to which the pointer leads if there is none.
+        ball: The kind of domain, in words.
+        wanted: The assumption that a refusal points at if no size is given.
 
     Raises:
-        InvalidValue: If no size is given (``missing``), or two different sizes are given (``contradiction``).
+        InvalidValue: If no size is given (``missing``), or if two different sizes are given (``contradiction``).
     """
     sizes: list[tuple[tuple[str, ...], float]] = []
     for name, factor in (("diameter", 1.0), ("radius", 2.0)):
@@ -184,8 +206,9 @@ def agreed_diameter(given: Given, domain: L1Ball | L2Ball | LpBall | None, ball:
     for pointer, other in others:
         if abs(other - diameter) > SAME * diameter:
             raise InvalidValue(
-                f"the diameter of an {ball} is twice its radius: {'.'.join(pointer)} makes it {other:g}, and "
-                f"{'.'.join(sizes[0][0])} {diameter:g}; give one",
+                f"two sizes of the {ball} contradict each other: {'.'.join(pointer)} gives the diameter "
+                f"{other:g}, and {'.'.join(sizes[0][0])} gives {diameter:g}. The diameter is twice the radius; "
+                "give only one of the two",
                 code="contradiction",
                 pointer=pointer,
             )

@@ -1,19 +1,21 @@
-r"""The calibration of Asi, Feldman, Koren & Talwar 2021 for their tree Frank-Wolfe, as far as we know it.
+r"""This module contains what is known of the calibration of Asi, Feldman, Koren & Talwar 2021 for their tree
+Frank-Wolfe.
 
-Their noise is Laplace, and for delta > 0 their proof amplifies by shuffling each level's records. The numbers come from
-a secondary source: for delta > 0 they are known up to a constant only. For delta = 0 the printed scale of tree t is
-$2 L_0 D\, 2^t/(b \varepsilon)$ with $b = n/\ln^2 n$ and a *radius* D, which gives only half of the privacy loss of the
-trees.
+They use Laplace noise, and for delta > 0 their proof uses amplification by shuffling each level's records. The numbers
+come from a secondary source. For delta > 0 they are known only up to a constant. For delta = 0 the printed scale of
+tree t is $2 L_0 D\, 2^t/(b \varepsilon)$ with $b = n/\ln^2 n$ and a *radius* D. With this noise, the privacy loss of
+the trees is twice the stated one.
 
-The following instance attains it: d = 1, losses $\pm L_0 x$ on [-D, D], so that no gradient ever changes. One record of
-the root moves the gap of the two scores by $4 L_0 D/b$, which is $2\varepsilon/2^t$ times the noise scale, at each of
-the $2^t$ leaves of its tree. The less likely of two vertices at a gap of g scales is selected with probability
-$\tfrac12 (1 + g/2) e^{-g}$; hence in the first tree the event that it is selected at both leaves has the log-ratio
+The following instance shows this: d = 1 and losses $\pm L_0 x$ on [-D, D], so the gradients never change. One record of
+the root moves the gap between the two scores by $4 L_0 D/b$ at each of the $2^t$ leaves of its tree. This is
+$2\varepsilon/2^t$ times the noise scale. If the gap is g noise scales, the less likely vertex is selected with
+probability $\tfrac12 (1 + g/2) e^{-g}$. So in the first tree, the event that this vertex is selected at both leaves has
+the log-ratio
 
 $$2\varepsilon - 2 \ln \frac{1 + g/2}{1 + (g - \varepsilon)/2}, \qquad g = b\varepsilon/2,$$
 
-which is above $\varepsilon$ for every b (the logarithm is below $\varepsilon/2$, since $g \ge \varepsilon$), and tends
-to $2\varepsilon$ as b grows.
+The log-ratio is above $\varepsilon$ for every b (the logarithm is below $\varepsilon/2$, since $g \ge \varepsilon$),
+and tends to $2\varepsilon$ as b grows.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ PURE_FORMULA = r"\lambda_t = 2 L_0 D\, 2^t / (b \varepsilon),\quad b = n/\ln^2 n
 
 
 def attained_loss(epsilon: float, records_per_tree: int) -> float:
-    """Return the log-ratio of one event between two neighbours in the first tree, with the printed noise for delta = 0.
+    """Return the log-ratio of the probabilities of one event in the first tree under two neighbours, with the printed
+    noise for delta = 0.
 
     >>> round(attained_loss(1.0, 427), 6)
     1.990698
@@ -38,17 +41,18 @@ def attained_loss(epsilon: float, records_per_tree: int) -> float:
 
 
 def printed_calibration(epsilon: float, delta: float, dataset_size: int) -> AsPublished:
-    """Return the paper's noise at this target, with a verdict. It is never executed."""
+    """Return the paper's noise at this target, with a verdict. The printed noise is never executed."""
     if delta > 0.0:
         why = (
-            "The constants are unspecified: the printed noise is known up to a factor, and its proof amplifies by "
-            "shuffling, which is not accounted here. There is nothing to certify."
+            "There is nothing to certify. The printed noise is known only up to a constant, and its proof "
+            "relies on amplification by shuffling, which is not accounted here."
         )
         return AsPublished(Verdict.UNSOUND, why, SOURCE, FORMULA)
     records = max(2, math.floor(dataset_size / math.log(dataset_size) ** 2))
     why = (
-        f"The printed noise takes the radius for the diameter. On losses +-L_0 x over [-D, D], with b = {records}, two "
-        f"neighbours select the unlikelier vertex at both leaves of the first tree with a log-ratio of "
-        f"{attained_loss(epsilon, records):.6g}, above the target of {epsilon:.6g}."
+        "The printed noise uses the radius where the diameter is needed. Example: losses +-L_0 x over [-D, D], "
+        f"with b = {records}. For the event that the less likely vertex is selected at both leaves of the first "
+        f"tree, the log-ratio between two neighbours is {attained_loss(epsilon, records):.6g}. This is above "
+        f"the target of {epsilon:.6g}."
     )
     return AsPublished(Verdict.UNSOUND, why, SOURCE, PURE_FORMULA)

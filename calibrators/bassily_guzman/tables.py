@@ -1,4 +1,6 @@
-"""Rates of private stochastic optimisation in l_p geometries, as in Guzman's talk and the papers behind it."""
+"""This module contains rates of private stochastic optimisation in l_p geometries, from Guzman's talk and the papers
+that it presents.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _TALK = "Guzman 2022 (talk)"
 _BGN = "Bassily, Guzman & Nandi 2021"
 _BGM = "Bassily, Guzman & Menart 2021"
 
-#: The setting of the table: Lipschitz constant, smoothness and radius are 1.
+#: The constants of the table: Lipschitz constant 1, smoothness 1 and diameter 2 (radius 1).
 _UNIT = Problem(1.0, 1.0, 2.0)
 
 
@@ -38,7 +40,9 @@ def _tree(at: Setting) -> float:
 
 
 def _first_lp(at: Setting) -> float:
-    """Return the two branches of the first paper's theorem."""
+    """Return the rate of noisy stochastic Frank-Wolfe as first published: the smaller of the two branches of the
+    theorem.
+    """
     kappa, n = _kappa(at), at.dataset_size
     slow = math.sqrt(kappa) * math.pow(at.dimension * at.log_delta, 0.25) / math.sqrt(n)
     noise = kappa * math.log(n) * math.sqrt(at.dimension * at.log_delta) / (at.epsilon * math.pow(n, 0.75))
@@ -71,7 +75,9 @@ POLYHEDRAL = Table(
             Expression(r"\sqrt{\ln d / n}\, \ln n + (\ln d \ln^2 n \ln(1/\delta) / (\varepsilon n))^{2/3}", _tree),
             Expression(r"n", lambda at: float(at.dataset_size)),
             algorithm="tree_sfw_l1",
-            remark="As quoted in the talk. Here the trees are calibrated without amplification by shuffling.",
+            remark=(
+                "The rate is as quoted in the talk. Here the trees are calibrated without amplification by shuffling."
+            ),
         ),
         Row(
             "phased mirror descent (Asi et al. 2021)",
@@ -80,14 +86,14 @@ POLYHEDRAL = Table(
                 r"\sqrt{\ln d / n} + \sqrt d / (\varepsilon n)",
                 lambda at: math.sqrt(_log_d(at) / at.dataset_size) + math.sqrt(at.dimension) / _records(at),
             ),
-            remark="From its abstract; up to logarithms.",
+            remark="The rate is from the abstract, up to logarithms.",
         ),
     ),
     lower_bound=Expression(
         r"\sqrt{\ln d / n} + \min\{\sqrt d / (\varepsilon n), (\ln d / (\varepsilon n))^{2/3}\}",
         lambda at: lower_bound_rate(_UNIT, max(2, at.dimension), at.dataset_size, at.epsilon),
     ),
-    remark="Rates hold up to constants; most of them also with high probability.",
+    remark="Rates hold up to constants. Most of them also hold with high probability.",
 )
 
 LP = Table(
@@ -107,7 +113,7 @@ LP = Table(
             ),
             Expression("n", lambda at: float(at.dataset_size)),
             algorithm="noisy_sfw_lp",
-            remark="Trees of generalised Gaussian noise; up to the square of ln n.",
+            remark="Trees with generalised Gaussian noise; the rate is up to the square of ln n.",
         ),
         Row(
             "noisy stochastic Frank-Wolfe as first published",
@@ -119,7 +125,10 @@ LP = Table(
             ),
             Expression("1.5 n", lambda at: 1.5 * at.dataset_size),
             algorithm="noisy_sfw_lp",
-            remark="Its kappa = 2 ln d near p = 1 is no regularity constant and gives too little noise.",
+            remark=(
+                "Near p = 1 the paper takes kappa = 2 ln d, which is not a regularity constant and gives too "
+                "little noise."
+            ),
         ),
         Row(
             "Euclidean noisy SGD, p = 2",
@@ -130,8 +139,10 @@ LP = Table(
         ),
     ),
     lower_bound=Expression(r"\max\{1/\sqrt n, (p-1) \sqrt d / (\varepsilon n)\}", _lp_lower),
-    remark="kappa is the regularity constant of the dual space at p and d; the lower bound is up to logarithms, for "
-    "delta below 1/n.",
+    remark=(
+        "kappa is the regularity constant of the dual space for p and d. The lower bound holds up to logarithms, "
+        "for delta below 1/n."
+    ),
 )
 
 NONCONVEX = Table(
@@ -171,10 +182,10 @@ NONCONVEX = Table(
                 lambda at: min(at.dataset_size**1.5, at.dataset_size**2 * at.epsilon / math.sqrt(at.dimension)),
             ),
             algorithm="proximal_weakly_convex",
-            remark="Number of gradients up to logarithms.",
+            remark="The number of gradients is up to logarithms.",
         ),
     ),
-    remark="Whether these are the best rates is open: no lower bound is known.",
+    remark="It is open whether these rates are optimal, because no lower bound is known.",
 )
 
 TABLES = (POLYHEDRAL, LP, NONCONVEX)

@@ -1,5 +1,5 @@
-r"""The trees of tree Frank-Wolfe: the records that each node reads, and the distance by which one record moves its
-gradient.
+r"""This module describes the trees of tree Frank-Wolfe: which records a node reads, and how far one record moves the
+node's gradient.
 
 Tree $\tau = 1..T$ has depth $\tau$ and $2^\tau$ leaves; every leaf is one Frank-Wolfe step, $\eta_k = 2/(k+2)$ with k
 counted through all trees. The root averages gradients over b fresh records, a left child copies its parent, and a
@@ -8,14 +8,13 @@ fresh records.
 
 **The excess population risk.**
 
-For a step in direction $v_k$ with estimate $d_k$ of $\nabla F(x_k)$ and expected selection regret $a_k$:
-$F(x_{k+1}) \le F(x_k) + \eta_k \langle \nabla F(x_k), v_k - x_k \rangle + \tfrac12 L_1 M^2 \eta_k^2$, and
-$\langle \nabla F, v_k - x_k\rangle \le \langle \nabla F - d_k, v_k - x^* \rangle + \langle \nabla F, x^* - x_k\rangle +
-a_k$. Hence $\Gamma_{k+1} = (1-\eta_k)\Gamma_k + \eta_k (M \sqrt{r_k} + a_k) + \tfrac12 L_1 M^2 \eta_k^2$ bounds the
-excess, where $r_k \ge E\|d_k - \nabla F(x_k)\|_*^2$. The nodes on a leaf's path average fresh records, so their errors
-are martingale differences and regularity of the dual norm gives
-$r = 4\kappa L_0^2/b + \sum_{j:\,\text{right at } j} 4 \kappa c_j^2\, 2^j/b$ with
-$c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$ (a centred vector is at most twice as long).
+Consider a step towards $v_k$, with estimate $d_k$ of $\nabla F(x_k)$ and expected selection regret $a_k$: $F(x_{k+1})
+\le F(x_k) + \eta_k \langle \nabla F(x_k), v_k - x_k \rangle + \tfrac12 L_1 M^2 \eta_k^2$, and $\langle \nabla F, v_k -
+x_k\rangle \le \langle \nabla F - d_k, v_k - x^* \rangle + \langle \nabla F, x^* - x_k\rangle + a_k$. Hence
+$\Gamma_{k+1} = (1-\eta_k)\Gamma_k + \eta_k (M \sqrt{r_k} + a_k) + \tfrac12 L_1 M^2 \eta_k^2$ bounds the excess, where
+$r_k \ge E\|d_k - \nabla F(x_k)\|_*^2$. The nodes on a leaf's path average fresh records, so their errors are martingale
+differences and regularity of the dual norm gives $r = 4\kappa L_0^2/b + \sum_{j:\,\text{right at } j} 4 \kappa c_j^2\,
+2^j/b$ with $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$ (centring at most doubles the length of a vector).
 
 With $\eta_k = 2/(k+2)$ the recursion has the closed form
 $\Gamma_N = \frac{1}{N(N+1)} \sum_{k<N} \left(2(k+1)(M\sqrt{r_k} + a_k) + 2 L_1 M^2 \frac{k+1}{k+2}\right)$: the first
@@ -37,12 +36,12 @@ from calibrators.phases.trees import MAX_TREES, node_bound
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Losses over a polytope.
+    """The constants of losses over a polytope.
 
     Attributes:
         lipschitz: The bound L_0 on a record's gradient, in the dual norm.
-        smoothness: The bound L_1 on the gradient's change per unit of distance, in the dual norm.
-        diameter: The diameter M of the polytope, in the norm.
+        smoothness: The bound L_1 on the change of a gradient, in the dual norm, per unit of distance. diameter: The
+            diameter M of the polytope, in the primal norm.
     """
 
     lipschitz: float
@@ -50,7 +49,7 @@ class Problem:
     diameter: float
 
     def contribution_bound(self, depth: int) -> float:
-        """Return the largest dual norm of one record's contribution to the mean of a node at this depth."""
+        """Return the bound c_j on the dual norm of one record's contribution to the mean of a node at this depth j."""
         return node_bound(self.lipschitz, self.smoothness, self.diameter, depth)
 
 
@@ -68,7 +67,7 @@ class Trees:
 
     @property
     def steps(self) -> int:
-        """Leaves of all trees.
+        """The number of steps, which is the number of leaves of all trees.
 
         >>> Trees(4, 4096).steps
         30
@@ -77,7 +76,7 @@ class Trees:
 
     @property
     def records(self) -> int:
-        r"""Records that are read, each once: $b (T + T (T+1)/4)$.
+        r"""The number of records that are read, $b (T + T (T+1)/4)$. Each is read once.
 
         >>> Trees(4, 4096).records
         36864
@@ -86,7 +85,8 @@ class Trees:
 
     @property
     def gradient_evaluations(self) -> int:
-        r"""Gradients of single records: one for a record of a root, two for any other; $b \sum_\tau (1 + \tau)$.
+        r"""The number of per-record gradients, $b \sum_\tau (1 + \tau)$: one for a record of a root, two for any other
+        record.
 
         >>> Trees(4, 4096).gradient_evaluations
         57344
@@ -94,15 +94,15 @@ class Trees:
         return self.records_per_tree * (self.num_trees * (self.num_trees + 3)) // 2
 
     def zcdp_width(self, problem: Problem, tree: int) -> float:
-        r"""Return the root of the sum of squared score ranges that one record's contribution has in this tree.
+        r"""Return the root of the sum of the squared score ranges that one record causes in this tree.
 
         A record at depth j moves the scores of $2^{\tau-j}$ selections by a range of at most $M c_j 2^j/b$ each, so
-        $u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$. Replacing a record counts twice.
+        $u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$. If a record is replaced, the result must be doubled.
         """
         return max(self._range(problem, depth) * math.sqrt(1 << (tree - depth)) for depth in range(tree + 1))
 
     def pure_width(self, problem: Problem, tree: int) -> float:
-        """Return the sum of the score ranges that one record's contribution has in this tree."""
+        """Return the sum of the score ranges that one record causes in this tree."""
         return max(self._range(problem, depth) * (1 << (tree - depth)) for depth in range(tree + 1))
 
     def _range(self, problem: Problem, depth: int) -> float:
@@ -121,7 +121,8 @@ def largest_records_per_tree(dataset_size: int, num_trees: int) -> int:
 
 
 def possible_trees(dataset_size: int, records_per_tree: int | None = None) -> list[Trees]:
-    """Return the layouts that this many records allow: b at least 2^T, every record read at most once.
+    """Return the layouts that this many records allow. In a layout, b is at least 2^T and every record is read at most
+    once.
 
     >>> [trees.records_per_tree for trees in possible_trees(100)]
     [64, 16, 16]
@@ -138,13 +139,13 @@ def excess_risk_bound(
     r"""Return $\Gamma_N$ after the last leaf, in loss units.
 
     Args:
-        problem: Convex losses, L_0-Lipschitz and L_1-smooth.
-        trees: The layout.
+        problem: The constants of the losses, which are convex, L_0-Lipschitz and L_1-smooth.
+        trees: The number of trees, and of records at a root.
         noise_scales: The Gumbel scale in each tree.
         num_vertices: The number K of vertices of the polytope.
         kappa: The regularity constant of the dual norm (`kappa_pair`).
 
-    Source: derived; see the module.
+    Source: derived in the docstring of this module.
     """
     total = 0.0
     for tree, scale in enumerate(noise_scales, start=1):
@@ -157,7 +158,7 @@ def excess_risk_bound(
 
 
 def squared_errors(problem: Problem, trees: Trees, tree: int, kappa: float) -> npt.NDArray[np.float64]:
-    """Return r at each leaf of a tree: bounds of the expected squared dual norm of the gradient's error; shape
+    """Return the bound r on the expected squared dual norm of the gradient's error at each leaf of a tree, shape
     (2^tree,).
     """
     errors = np.array([_node(problem, trees, 0, kappa)])

@@ -1,4 +1,5 @@
-r"""Tree Frank-Wolfe over the l1 ball: one pass, noise that grows with the logarithm of the dimension alone.
+r"""Tree Frank-Wolfe over the l1 ball in one pass. The effect of the noise grows only with the logarithm of the
+dimension.
 
 **Setting.** Minimise $F(x) = E f(x, z)$ over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, from n independent records; every
 $f(\cdot, z)$ is convex, $\|\nabla f\|_\infty \le L_0$ and $\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$.
@@ -14,26 +15,26 @@ trees:
 
 The point after the last leaf is released. No record is read twice, and left-over records are not read at all.
 
-**Privacy.** The trainer clips a gradient to $\|\cdot\|_\infty \le c_0 = L_0$ and a change between two points to
-$\min(2 L_0, L_1 \|x - x'\|_1)$, which is at most $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$: between x' and x lie the
+**Privacy.** The trainer clips a gradient to $\|\cdot\|_\infty \le c_0 = L_0$ and a change between two points to $\min(2
+L_0, L_1 \|x - x'\|_1)$, which is at most $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$: between x' and x lie the
 $2^{\tau-j}$ leaves of the left sibling, each moves x by at most $\eta_k M$, and $\eta_k \le 2/2^\tau$ in tree $\tau$.
 So privacy needs no property of the losses. A secret order, drawn without looking at data, gives every record slot to
-one node. Fix the selections so far: a record at depth j of tree $\tau$ enters $2^{\tau-j}$ selections and nothing else,
-and moves the scores of each by a range of at most $s M c_j 2^j / b$, s = 2 when it is replaced and s = 1 when it
-becomes the null record, whose gradient is zero. A Gumbel selection with range w is $w^2/(8\lambda^2)$-zCDP and
-$(w/\lambda)$-DP; costs along a record's own selections add up adaptively, and records of other nodes change nothing.
-With $u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$ the run is $\rho$-zCDP for
-$\lambda_\tau = s\,u_\tau/\sqrt{8\rho}$, and with $M \max_j c_j b^{-1} 2^{\tau}$ in place of $u_\tau$, $\epsilon$-DP for
-$\lambda_\tau = s\,(\cdot)/\epsilon$.
+one node. Fix the selections so far. A record at depth j of tree $\tau$ enters $2^{\tau-j}$ selections and nothing else.
+It changes the scores of each selection within a range of width at most $s M c_j 2^j / b$. Here s = 2 if the record is
+replaced, and s = 1 if it becomes the null record, whose gradient is zero. A Gumbel selection with range w is
+$w^2/(8\lambda^2)$-zCDP and $(w/\lambda)$-DP; the costs of the selections that a record enters add up adaptively, and
+records of other nodes change nothing. Let $u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$ and $u'_\tau = M \max_j c_j
+b^{-1} 2^{\tau}$. Then the run is $\rho$-zCDP for $\lambda_\tau = s\,u_\tau/\sqrt{8\rho}$, and $\epsilon$-DP for
+$\lambda_\tau = s\,u'_\tau/\epsilon$.
 
-In terms of the noise multiplier $\sigma$, for which the engine solves, $\lambda_\tau = \sigma u_\tau/2$ costs
-$\rho = s^2/(2\sigma^2)$, as Gaussian noise would, and for delta = 0 (and for Gaussian DP, which rho-zCDP does not
-imply) $\lambda_\tau = \sigma M \max_j c_j b^{-1} 2^\tau$ costs $\epsilon = s/\sigma$. `replace_special` is covered
-since sizes, positions and the assignment of slots stay, and null records contribute zero: half the distance of
-`replace_one`. `add_or_remove_one` is not: slots would move.
+The engine solves for the noise multiplier $\sigma$. With $\lambda_\tau = \sigma u_\tau/2$ the cost is $\rho =
+s^2/(2\sigma^2)$, as for Gaussian noise. For delta = 0 (and for Gaussian DP, which rho-zCDP does not imply),
+$\lambda_\tau = \sigma u'_\tau$ costs $\epsilon = s/\sigma$. `replace_special` is accounted: sizes, positions and the
+assignment of slots stay the same, and null records contribute zero, so the distance is half the distance of
+`replace_one`. `add_or_remove_one` is not accounted, because slots would move.
 
-**Utility.** The bound for every T is the recursion of `tree`, and the default T has the least bound. The bound's
-constants are those of a worst case, far above measured values, so another T may be better: `iterations` sets it.
+**Utility.** The recursion of `tree` gives the bound for every T, and the default T has the smallest bound. The bound's
+constants are for the worst case and far above measured values, so another T may be better. `iterations` sets T.
 """
 
 from __future__ import annotations
@@ -60,21 +61,36 @@ SOURCE = "Asi, Feldman, Koren & Talwar 2021 (trees); derived: noise and bound, w
 SCALE_FORMULA = r"\lambda_\tau = \tfrac{\sigma}{2} M \max_{0 \le j \le \tau} c_j \tfrac{2^j}{b} 2^{(\tau-j)/2}"
 PURE_SCALE_FORMULA = r"\lambda_\tau = \sigma M \max_{0 \le j \le \tau} c_j \tfrac{2^j}{b} 2^{\tau-j}"
 ERRATA = (
-    "The printed noise for delta = 0 uses the radius D where the range of the scores is 2 D: it loses up to 2 epsilon, "
-    "by the instance of the literal calibration.",
-    "Report-noisy-max with Laplace noise of the scores' sensitivity over epsilon, as the talk has it, is 2 epsilon-DP: "
-    "scores of opposite sign move apart. Here the noise is scaled to the range of their change, and it is Gumbel.",
-    "The talk's rate has L_1 D^2 alone in its second term, which would vanish for linear losses, against the lower "
-    "bound. Here it is (L_1 M^2)^(1/3) ((L_0 + L_1 M) M)^(2/3).",
-    "COLT papers and talk use the diameter M and the radius D in the same formulas. Here M = 2 D throughout.",
-    "The published constants of the trees and of their amplification by shuffling are not specified. Here there is no "
-    "shuffling to amplify: the cost per record is added up, and grows by no logarithm of n over delta.",
-    "The regularity constant 2 ln d of the talk is none: here it is the least over r of (r - 1) d^(2/r).",
+    "The printed noise for delta = 0 uses the radius D, although the range of the scores is proportional to 2 "
+    "D. The privacy loss is up to 2 epsilon; as_published describes an example.",
+    (
+        "In Guzman's talk, report-noisy-max uses Laplace noise of scale sensitivity over epsilon. This is only 2 "
+        "epsilon-DP, because scores of opposite vertices move apart. Here the noise is Gumbel noise, scaled to the "
+        "range of the scores' changes."
+    ),
+    (
+        "The second term of the rate in Guzman's talk has only the factor L_1 D^2. It would vanish for linear "
+        "losses and contradict the lower bound. Here the factor is (L_1 M^2)^(1/3) ((L_0 + L_1 M) M)^(2/3)."
+    ),
+    (
+        "The COLT papers and Guzman's talk use the diameter M and the radius D in the same formulas. Here M = 2 D "
+        "throughout."
+    ),
+    (
+        "The constants of the published trees and of their amplification by shuffling are not specified. Here "
+        "there is no amplification by shuffling. The costs of each record are added up, so the noise has no factor "
+        "ln(n/delta)."
+    ),
+    (
+        "Guzman's talk takes 2 ln d as the regularity constant, which it is not. Here the constant is the minimum "
+        "over r of (r - 1) d^(2/r)."
+    ),
 )
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine; the number of trees is `iterations` or, without it, that of least bound.
+    """Calibrate the spec: the engine computes the noise. The number of trees is `iterations`; if it is left out, it is
+    the number with the smallest bound.
 
     Raises:
         InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -83,10 +99,16 @@ def calibrate(spec: Spec) -> Calibration:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} cannot be solved for: the noise scales grow with the trees, so the cost stays the same. "
-        "Solve for noise_multiplier; if you leave out iterations, the number of trees with the least bound is chosen",
+        sizes=(
+            f"{spec.unknown} cannot be solved for, because the noise is scaled so that the cost does not depend on "
+            "it. Solve for noise_multiplier. If you leave iterations out, the number of trees with the smallest "
+            "bound is chosen"
+        ),
         penalty=NO_PENALTY,
-        step_size="the step sizes are 2/(k+2): movement and privacy are proved for them; leave step_size out",
+        step_size=(
+            "step_size cannot be chosen, because the privacy of trees is proved for the step sizes 2/(k+2): leave "
+            "step_size out"
+        ),
     )
     setting = read_setting(spec)
     selections = Selections(is_pure(spec), spec.relation)
@@ -111,13 +133,16 @@ def calibrate(spec: Spec) -> Calibration:
         hyperparameters=_hyperparameters(spec, trees, scales, selections.pure, steps.noise_multiplier),
         utility=utility(spec, setting, trees, scales, steps),
         missing=("dimension",) if setting.num_vertices is None else (),
-        warnings=(*unread(spec, trees.records, "each tree takes a power of two at its root"), *setting.warnings),
+        warnings=(
+            *unread(spec, trees.records, "the number of records at the root of a tree is a power of two"),
+            *setting.warnings,
+        ),
         as_published=_as_published(spec),
     )
 
 
 def _noise_scales(setting: Setting, trees: Trees, pure: bool, noise_multiplier: float) -> tuple[float, ...]:
-    """Return lambda_1..lambda_T, in loss units."""
+    """Return the noise scales lambda_1..lambda_T, in loss units."""
     width, factor = (trees.pure_width, 1.0) if pure else (trees.zcdp_width, 0.5)
     return checked_scales(
         [factor * noise_multiplier * width(setting.problem, tree) for tree in range(1, trees.num_trees + 1)]
@@ -125,19 +150,19 @@ def _noise_scales(setting: Setting, trees: Trees, pure: bool, noise_multiplier: 
 
 
 def _trees(spec: Spec, setting: Setting, pure: bool, noise_multiplier: float) -> Trees:
-    """Return the caller's layout, or the layout of least bound among those that the caller leaves open."""
+    """Return the layout with the smallest bound among the layouts that the caller's sizes allow."""
     if spec.batch_size is not None and spec.batch_size.bit_count() != 1:
         raise InvalidValue(
-            f"batch_size is the number of records at a root, halved at every depth: a power of two, not "
-            f"{spec.batch_size}",
+            f"batch_size must be a power of two, got {spec.batch_size}: it is the number of records at the root "
+            "of a tree, and is halved at every depth",
             pointer=("batch_size",),
         )
     possible = possible_trees(spec.dataset_size, spec.batch_size)
     if not possible:
         what = "dataset_size" if spec.batch_size is None else "batch_size"
         raise InvalidValue(
-            f"not even one tree fits: it needs 3/2 times as many records as its root, which has "
-            f"{spec.batch_size or 2}; dataset_size is {spec.dataset_size}",
+            "there are too few records for one tree: a tree needs 3/2 times as many records as its root, which "
+            f"has {spec.batch_size or 2}, but dataset_size is {spec.dataset_size}",
             pointer=(what,),
         )
     if spec.iterations is not None:
@@ -145,13 +170,15 @@ def _trees(spec: Spec, setting: Setting, pure: bool, noise_multiplier: float) ->
             if trees.num_trees == spec.iterations:
                 return trees
         raise InvalidValue(
-            f"iterations is the number of trees, and {spec.iterations} do not fit: a root needs at least 2 to that "
-            f"power of records, and each record is read once. At most {possible[-1].num_trees} fit",
+            f"iterations, the number of trees, is {spec.iterations} but must be at most "
+            f"{possible[-1].num_trees}: with T trees a root needs at least 2^T records, and each record is read "
+            "only once",
             pointer=("iterations",),
         )
     if setting.num_vertices is None:
         raise InvalidValue(
-            "give iterations (the number of trees), or dimension, so that the bound can choose it",
+            "give iterations, the number of trees, or give dimension, so that the number with the smallest "
+            "bound can be chosen",
             code="missing",
             pointer=("iterations",),
         )
@@ -193,7 +220,10 @@ def _as_published(spec: Spec) -> AsPublished | None:
 
 ALGORITHM = Algorithm(
     name="tree_sfw_l1",
-    summary="Frank-Wolfe over the l1 ball in one pass: gradients from binary trees, vertices by report-noisy-max.",
+    summary=(
+        "Frank-Wolfe over the l1 ball in one pass. Binary trees estimate gradients, and report-noisy-max selects "
+        "vertices."
+    ),
     source=SOURCE,
     update=r"x \leftarrow x + \tfrac{2}{k+2}(u - x),\quad "
     r"u = \arg\min_{v \in \{\pm D e_i\}} \langle v, \hat g_k \rangle - \lambda_\tau G_v",
@@ -202,12 +232,18 @@ ALGORITHM = Algorithm(
     gradient_bounds=(),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
+    guarantee=(
+        "All selections together are rho-zCDP, or epsilon-DP. The released point is a function of them, so it has "
+        "the same guarantee."
+    ),
     gradient_complexity=r"b \sum_{\tau=1}^{T} (1 + \tau)",
     has_pure_dp=True,
     norm_order=1.0,
-    verdict="Known up to constants for delta > 0, with a proof by shuffling that is not accounted here: unsound. For "
-    "delta = 0 the printed scale takes the radius for the diameter and loses up to twice the target: unsound.",
+    verdict=(
+        "Unsound. For delta > 0, the printed noise is known only up to constants, and its proof relies on "
+        "amplification by shuffling, which is not accounted here. For delta = 0, the printed scale uses the radius "
+        "where the diameter is needed, and the privacy loss is up to twice the target."
+    ),
     errata=ERRATA,
     calibrate=calibrate,
     scope=in_l1_ball(Shape.CONVEX, Measure.POPULATION_RISK),
@@ -231,7 +267,7 @@ ALGORITHM = Algorithm(
             },
         ),
         "tree_sfw_l1_pure": ExampleRequest(
-            "The same with pure differential privacy",
+            "Tree Frank-Wolfe with pure differential privacy",
             {
                 "dataset_size": 50000,
                 "dimension": 50,

@@ -1,4 +1,6 @@
-"""The utility of tree Frank-Wolfe: the certified bound, the rates that are known up to a constant, the work."""
+"""This module states the utility of tree Frank-Wolfe: the certified bound, the rates that are known only up to a
+constant, and the number of gradients.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,15 @@ BOUND_FORMULA = (
 )
 RISK_HOLDS = (
     "every loss is convex, L_0-Lipschitz and L_1-smooth in the l1 norm",
-    "records are independent draws of one distribution, and F is its mean loss",
+    "records are independent draws from one distribution, and F is the expected loss under it",
 )
 
 
 def bound_of(setting: Setting, trees: Trees, scales: tuple[float, ...]) -> float:
-    """Return the excess risk bound for this layout and noise. The number of vertices must be known."""
-    assert setting.num_vertices is not None, "asked for where bounds are"
+    """Return the excess risk bound for this layout of trees and these noise scales. The number of vertices must be
+    known.
+    """
+    assert setting.num_vertices is not None, "called only if there are bounds"
     return excess_risk_bound(
         setting.problem,
         trees,
@@ -41,7 +45,7 @@ def bound_of(setting: Setting, trees: Trees, scales: tuple[float, ...]) -> float
 def utility(
     spec: Spec, setting: Setting, trees: Trees, scales: tuple[float, ...], steps: Steps
 ) -> tuple[Provenance, ...]:
-    """Return the bound and the rates, as far as the number of vertices is known, and the number of gradients."""
+    """Return the number of gradients and, if the number of vertices is known, the bound and the rates."""
     evaluations = Provenance(
         "gradient_evaluations",
         float(trees.gradient_evaluations),
@@ -66,7 +70,7 @@ def utility(
 
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> list[Provenance]:
-    """Return the orders that are known up to a constant."""
+    """Return the rates that are known only up to a constant."""
     problem, n = setting.problem, spec.dataset_size
     mechanism = steps.event.mechanism
 
@@ -88,8 +92,9 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
                     rates.tree_rate_as_printed(problem, dimension, n, epsilon, delta),
                     r"c\,[(L_0 D + L_1 D^2)\sqrt{\ln d/n}\ln n"
                     r" + L_1 D^2 (\ln d \ln^2 n \ln(1/\delta)/(\varepsilon n))^{2/3}]",
-                    "Asi, Feldman, Koren & Talwar 2021, as Guzman's talk quotes it (secondary)",
-                    "as printed; the second term cannot vanish with L_1, and excess_risk_rate stands in for it",
+                    "Asi, Feldman, Koren & Talwar 2021, as quoted in Guzman's talk (secondary)",
+                    "the rate as printed. Its second term vanishes as L_1 goes to 0, which is impossible; "
+                    "excess_risk_rate is the corrected rate",
                 )
             )
         if n > math.log(num_vertices):
@@ -99,7 +104,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
                     rates.poly_sfw_rate(problem, num_vertices, n, epsilon, delta),
                     r"c\,M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} / (\varepsilon\sqrt n)",
                     f"{PAPER}, Theorem 4",
-                    "of their own algorithm, which has no trees; for comparison",
+                    "for comparison: the rate of the authors' own algorithm, which has no trees",
                 )
             )
     if dimension is not None:
@@ -110,14 +115,16 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
                 rates.lower_bound_rate(problem, dimension, n, epsilon if small else None),
                 r"c\,L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})",
                 "Asi, Feldman, Koren & Talwar 2021, abstract (secondary)",
-                "the second term is there for a target in epsilon with delta below 1/n",
+                "the second term is included only for a target in epsilon with delta below 1/n",
             )
         )
     return found
 
 
 def epsilon_and_delta(spec: Spec, steps: Steps) -> tuple[float | None, float]:
-    """Return the target's epsilon and delta, with a solved one filled in; no epsilon if the target has none."""
+    """Return the target's epsilon and delta, including the one that was solved for. The epsilon is None if the target
+    has none.
+    """
     found = steps.achieved.value.upper
     match spec.target:
         case ApproximateDpTarget(epsilon=epsilon, delta=delta):

@@ -1,9 +1,9 @@
-r"""Clipped noisy accelerated SGD for convex smooth losses, one pass over disjoint batches (Algorithm 2, Theorem 9).
+r"""Clipped noisy accelerated SGD for convex smooth losses, in one pass over disjoint batches (Algorithm 2, Theorem 9).
 
-**Setting.** n i.i.d. records, a ball W of diameter D, a convex and $\beta$-smooth population loss F, and gradients with
-k bounded moments, but no Lipschitz constant: single records' losses need not be smooth. An l2 `penalty` is added
-outside the clip, where it costs no privacy and no bias. Then $\beta$ is that of the sum, and the moments are those of
-the clipped gradients.
+**Setting.** There are n i.i.d. records and a ball W of diameter D. The population loss F is convex and $\beta$-smooth.
+Gradients have k bounded moments, but no Lipschitz constant, and the losses of single records need not be smooth. The
+gradient of an l2 `penalty` is added after clipping, where it causes no privacy cost and no bias. Then $\beta$ is the
+smoothness of loss plus penalty, and the moments are those of the gradients without the penalty.
 
 **Update.** From $w_0^{ag} = w_0$, for $t = 1..T$ with disjoint batches of $s = \lfloor n/T \rfloor$ records and
 $\alpha_t = 2/(t+1)$,
@@ -12,22 +12,22 @@ $$w_t^{md} = (1 - \alpha_t) w_{t-1}^{ag} + \alpha_t w_{t-1}, \quad
   g_t = \frac1s \sum_{i \in B_t} \Pi_C(\nabla f(w_t^{md}, x_i)) + \frac{z C}{s} Z_t + \lambda w_t^{md}, \quad
   w_t = \Pi_W(w_{t-1} - t \gamma g_t), \quad w_t^{ag} = (1 - \alpha_t) w_{t-1}^{ag} + \alpha_t w_t,$$
 
-and $w_T^{ag}$ is released. `step_size` is $\gamma = \frac{1}{2\eta}$ in the paper's letters: one number for the run;
-step t has t times this size.
+and $w_T^{ag}$ is released. `step_size` is $\gamma = \frac{1}{2\eta}$ in the paper's notation. It is one number for the
+run; step t is t times as long.
 
-**Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is; everything else
-that the steps carry follows from noisy sums. Positions are cut into batches by a permutation that no record decides,
-which is sound if neighbours have the same positions (replace_one, replace_special). If a record comes or goes, every
-record draws its batch for itself, and s stays the public divisor.
+**Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is. All points are
+functions of the noisy sums. Positions are cut into batches by a permutation that no record decides, which is sound if
+neighbours have the same positions (replace_one, replace_special). If records may be added or removed, every record
+draws its own batch independently, and s stays the public divisor.
 
-**Preset.** `ConvexSmoothProblem` has T and C of Theorem 9, read at $\varepsilon_p = 2/z$, and the step size that
-minimises the bound whose constants are proved.
+**Preset.** `ConvexSmoothProblem` computes T and C by Theorem 9 with $\varepsilon_p = 2/z$, and the step size that
+minimises the bound with proved constants.
 
-**Guarantee.** `convex_smooth` has the bound and its proof; `excess_risk_bound` evaluates it round by round,
-`excess_risk_bound_closed_form` is the formula, and `excess_risk_bound_printed` is the paper's. Theorem 9's rate is
-known up to its constant, and so are the lower bounds of Theorem 7; `lower_bound` is a smaller number with its
-constants. All of these are for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in
-float64, $2^{-7}$ in float32) is not in B.
+**Guarantee.** The module `convex_smooth` contains the bound and its proof. In an answer, `excess_risk_bound` evaluates
+the bound round by round, `excess_risk_bound_closed_form` is the closed formula, and `excess_risk_bound_printed` is the
+paper's bound. The rate of Theorem 9 and the lower bounds of Theorem 7 are known only up to constants. `lower_bound` is
+a smaller lower bound with proved constants. All of these assume that gradients are clipped at exactly C. The trainer
+leaves a margin for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in float32), which B does not include.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ ASSUMPTIONS = (
         "smoothness",
         r"\beta",
         SMOOTHNESS,
-        "the population loss has a gradient with this Lipschitz constant on the domain, a penalty included; single "
-        "records' losses need none; 0 for losses that are linear",
+        "the Lipschitz constant on the domain of the population loss's gradient, including a penalty; the "
+        "losses of single records need not be smooth; 0 for linear losses",
         lower=0.0,
         upper=LARGEST,
     ),
@@ -88,13 +88,14 @@ ASSUMPTIONS = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, T and C from Theorem 9, and the step size from the bound.
+    """Calibrate the spec: the engine computes the noise, Theorem 9 gives T and C, and the step size minimises the
+    bound.
 
     Raises:
-        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if the assumptions
-            contradict each other; or if there are not enough records for the rounds.
-        Unsupported: If the number of steps or the batch size is solved for, on which the privacy of one pass does not
-            depend; or if the domain is no l2 ball, or the penalty is not l2.
+        InvalidValue: If a number is outside its range; if a number is missing and no preset can choose it; if the
+            assumptions contradict each other; or if there are not enough records for the rounds.
+        Unsupported: If the number of steps or the batch size is solved for, because the privacy of one pass does not
+            depend on them; if the domain is not an l2 ball; or if the penalty is not l2.
         Unreachable: If no noise multiplier meets the target.
     """
     check_unknown(spec)
@@ -124,8 +125,9 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _read_problem(spec: Spec) -> tuple[ConvexSmoothProblem | None, tuple[str, ...], float]:
-    """Return the constants, or None if some are missing; the names of the missing ones; and the constant of the
-    rates."""
+    """Return three values: the constants, or None if some are missing; the names of the missing constants; and the
+    constant of the rates.
+    """
     known = read_assumptions(ASSUMPTIONS, with_diameter(spec, _NAME), needed=[("dimension", spec.dimension)])
     strength = l2_strength(spec, _NAME)
     if known.missing:
@@ -133,7 +135,8 @@ def _read_problem(spec: Spec) -> tuple[ConvexSmoothProblem | None, tuple[str, ..
     smoothness = known["smoothness"]
     if strength > smoothness:
         raise InvalidValue(
-            f"smoothness includes the penalty: it must be at least its strength {strength:g}, got {smoothness!r}",
+            f"smoothness must be at least {strength:g}, the strength of the penalty, because it includes the "
+            f"penalty; got {smoothness!r}",
             pointer=("assumptions", "smoothness"),
         )
     problem = ConvexSmoothProblem(
@@ -146,13 +149,16 @@ def _read_problem(spec: Spec) -> tuple[ConvexSmoothProblem | None, tuple[str, ..
     return problem, (), known["order_constant"]
 
 
-#: The constants that the example assumes.
+#: The constants in the example.
 _EXAMPLE_CONSTANTS = {"smoothness": 2.0, "diameter": 1.0, "moment_order": 4.0, "moment_bound": 2.0}
 
 ALGORITHM = Algorithm(
     name=_NAME,
-    summary="One accelerated pass over disjoint batches for convex smooth losses with heavy-tailed gradients: clip, "
-    "average, add Gaussian noise, take ever longer steps, project; release the aggregated point.",
+    summary=(
+        "One accelerated pass over disjoint batches, for convex smooth losses with heavy-tailed gradients. Each "
+        "step clips, averages, adds Gaussian noise and projects; steps become longer. The aggregated point is "
+        "released."
+    ),
     source=f"{PAPER}, Algorithms 2 and 5, Theorem 9, Proposition 30",
     update=r"w_t = \Pi_W\left(w_{t-1} - \tfrac{t}{2\eta}\left(\tfrac1s \sum_{i \in B_t} \min(1, C/\|g_i\|) g_i"
     r" + \tfrac{zC}{s} Z_t + \lambda w_t^{md}\right)\right),\; g_i = \nabla f(w_t^{md}, x_i),\;"
@@ -163,25 +169,40 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="The privacy of one Gaussian mechanism for all points together, hence for the last aggregated one.",
+    guarantee="All points together have the privacy of one Gaussian mechanism, and so does the released one.",
     gradient_complexity=r"s T \le n",
-    verdict="Sound where T divides n. Elsewhere its batches of n/T records are no numbers of records, and on those of "
-    "floor(n/T) the printed noise lacks the factor n/(s T), which Proposition 3's slack outweighs in (epsilon, delta). "
-    "Computed anew for every request.",
+    verdict=(
+        "Sound if T divides n. Otherwise n/T is not a whole number of records, and on batches of s = "
+        "floor(n/T) records the printed noise is too small by the factor n/(s T). For targets in (epsilon, "
+        "delta), the slack of Proposition 3 makes up for this factor. The verdict is computed for each "
+        "request."
+    ),
     errata=(
-        "Algorithm 2 takes batches of n/T records, whether or not T divides n. Here they have floor(n/T), and the "
-        "noise is that of their real size.",
-        "Theorem 9's T is below 1 for losses that are nearly linear; here it is 1 at least.",
+        "Algorithm 2 takes batches of n/T records, whether or not T divides n. Here a batch has floor(n/T) "
+        "records, and the noise is computed for this size.",
+        "For nearly linear losses, the T of Theorem 9 is below 1. Here T is at least 1.",
         "The proof of Proposition 30 prints Gamma_t on both sides of Gamma_t = (1 - alpha_t) Gamma_{t-1}.",
-        "Proposition 30's factor 2 before alpha_t^2 (Sigma^2 + B^2) can be 1/2, as the bias is fixed given the past; "
-        "with the exact sum of the schedule its D^2 term is half, and the noise term at most a quarter, of the print.",
-        "Remark 16 of the proceedings version has a threshold on beta that does not follow from its own bound; it is "
-        "not used.",
-        "Lemma 6 prints E|nu_hat - nu| between the two ends of the bias line. That includes the sampling error, and is "
-        "false; the two ends hold.",
-        "The proof of Theorem 7's non-private part omits the number of records in a divergence; it can be mended, and "
-        "n > 7202 is not needed.",
-        "The listing of Algorithm 2 omits the clip threshold in its calls of the mean oracle; it is one C for a run.",
+        (
+            "In Proposition 30, the factor 2 before alpha_t^2 (Sigma^2 + B^2) can be 1/2, because the bias is "
+            "fixed given the past. With the exact sum of the schedule, the D^2 term is half of the printed one, "
+            "and the noise term at most a quarter."
+        ),
+        (
+            "Remark 16 of the proceedings version has a threshold on beta that does not follow from the remark's "
+            "bound. The threshold is not used here."
+        ),
+        (
+            "In Lemma 6, the chain of inequalities for the bias has the middle term E|nu_hat - nu|. This term "
+            "includes the sampling error, so its printed bound is false. The bound on the bias itself holds."
+        ),
+        (
+            "The non-private part of the proof of Theorem 7 omits the number of records in a divergence. The proof "
+            "can be repaired, and its condition n > 7202 is not needed."
+        ),
+        (
+            "The listing of Algorithm 2 omits the clip threshold from its calls to the mean oracle. Here one C is "
+            "used for the whole run."
+        ),
     ),
     calibrate=calibrate,
     scope=heavy_tailed(Shape.CONVEX),

@@ -1,23 +1,23 @@
-r"""The clipped noisy mean of heavy-tailed records: MeanOracle1 on all of them (Algorithm 1, Lemma 6).
+r"""The clipped noisy mean of heavy-tailed records, which is MeanOracle1 on all records (Algorithm 1, Lemma 6).
 
 **Setting.** n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$ and k bounded moments,
 $\mathbb{E}\|x\|^k \le r_k^k$. The release is
 
 $$\tilde\nu = \frac1n \sum_{i=1}^n \Pi_C(x_i) + \frac{z C}{n} Z, \qquad Z \sim N(0, I_d).$$
 
-**Update.** It is one step of size 1 from 0 for the loss $\frac12\|w - x\|^2$, whose gradient at 0 is $-x$; so a plan
-has one phase of one full batch, and a run trains the model `mean`, whose features are the records.
+**Update.** The release is one step of size 1 from 0 for the loss $\frac12\|w - x\|^2$, whose gradient at 0 is $-x$. So
+a plan has one phase with one full batch, and a run trains the model `mean`, whose features are the records.
 
 **Privacy.** The release is one Gaussian mechanism: a record moves the sum by at most C, or 2 C if it is replaced.
 
-**Preset.** $C = r_k (\varepsilon_p n/\sqrt d)^{1/k}$ with $\varepsilon_p = 2/z$. It is the threshold of Theorems 9 and
-11 for one round, at which noise and squared bias cost about the same.
+**Preset.** $C = r_k (\varepsilon_p n/\sqrt d)^{1/k}$ with $\varepsilon_p = 2/z$. This is the threshold of Theorems 9
+and 11 for one round. With it, noise and squared bias contribute about equally to the error.
 
-**Guarantee.** $\mathbb{E}\|\tilde\nu - \nu\|^2$ is the squared bias plus the variance, hence at most $B^2 + \Sigma^2$
-(`mean_oracle` has the proofs). `lower_bound` is the error that every algorithm with this noise's zCDP has for some law
-of such records. All of these are for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$
-of C in float64, $2^{-7}$ in float32) is not in B. Numbers in the records' unit are called loss / parameter here, as
-gradients are; the step has no unit.
+**Guarantee.** $\mathbb{E}\|\tilde\nu - \nu\|^2$ is the squared bias plus the variance, so it is at most $B^2 +
+\Sigma^2$ (proved in `mean_oracle`). `lower_bound` is a lower bound on the error of every algorithm with the same zCDP,
+for some distribution of such records. All of these assume that gradients are clipped at exactly C. The trainer leaves a
+margin for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in float32), which B does not include. The unit of the records
+is called loss / parameter here, like the unit of gradients. The step size has no unit.
 """
 
 from __future__ import annotations
@@ -43,25 +43,32 @@ from calibrators.scopes import Measure, of_the_mean
 from calibrators.spec import Calibration, Spec
 
 _NAME = "clipped_mean"
-#: The units of squared distances between means.
+#: The units of a squared distance between means.
 _SQUARED = Units(loss=2, parameter=-2)
 
-MOMENT_ORDER = replace(GRADIENT_MOMENT_ORDER, meaning="how many moments of a record's norm are bounded; a real number")
-MOMENT_BOUND = replace(GRADIENT_MOMENT_BOUND, meaning="of the records themselves: E[|x|^k]^(1/k) <= r_k")
-MOMENT_BOUND_2 = replace(GRADIENT_MOMENT_BOUND_2, meaning="the same of the second moment; r_k where it is left out")
+MOMENT_ORDER = replace(
+    GRADIENT_MOMENT_ORDER, meaning=("the order k of the bounded moment of a record's norm; a real number")
+)
+MOMENT_BOUND = replace(
+    GRADIENT_MOMENT_BOUND, meaning=("the bound r_k on the moment of the records: E[|x|^k]^(1/k) <= r_k")
+)
+MOMENT_BOUND_2 = replace(
+    GRADIENT_MOMENT_BOUND_2, meaning=("the same bound for the second moment; if left out, r_k is used")
+)
 ASSUMPTIONS = (MOMENT_ORDER, MOMENT_BOUND, MOMENT_BOUND_2)
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
-    "their norms have a k-th moment of at most r_k^k, and a second moment of at most r_2^2",
+    "the records are independent and identically distributed, and dataset_size is their number",
+    "the records' norms have a k-th moment of at most r_k^k, and a second moment of at most r_2^2",
 )
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, and at the chosen C noise and squared bias cost about the same.
+    """Calibrate the spec: the engine computes the noise, and C is chosen so that noise and squared bias contribute
+    about equally to the error.
 
     Raises:
-        InvalidValue: If a number is outside its range; if the threshold is missing and no preset can fill it in; or if
+        InvalidValue: If a number is outside its range; if the threshold is missing and no preset can choose it; or if
             the spec asks for more than one step, a batch that is not all records, or a step size other than 1.
         Unsupported: If the number of steps or the batch size is solved for, or if a domain or a penalty is given.
         Unreachable: If no noise multiplier meets the target.
@@ -75,7 +82,7 @@ def calibrate(spec: Spec) -> Calibration:
     preset = None
     if moments is not None:
         preset = balanced_threshold(moments, steps.noise_multiplier, spec.dataset_size, spec.need("dimension"))
-    phase = Phase(steps.event, clip_of(spec, preset, "the moments and the dimension"), spec.dataset_size, 1.0)
+    phase = Phase(steps.event, clip_of(spec, preset, "the moments and dimension"), spec.dataset_size, 1.0)
     hyperparameters: tuple[Provenance, ...] = ()
     evaluations = float(spec.dataset_size)
     utility: tuple[Provenance, ...] = (
@@ -105,10 +112,10 @@ def calibrate(spec: Spec) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedMean:
-    """The known facts about the planned mean's error.
+    """The planned mean and the moments of the records, from which bounds on the error follow.
 
     Attributes:
-        oracle: The only call of the oracle.
+        oracle: The single call of the mean oracle.
     """
 
     oracle: MeanOracle
@@ -134,7 +141,7 @@ class _PlannedMean:
                 "mean_squared_error_bound_closed_form",
                 closed_form,
                 r"B^2 + \Sigma^2,\; B = \tfrac{r_k^k}{(k-1) C^{k-1}},\; \Sigma^2 = d\sigma^2 + \tfrac{r_2^2}{n}",
-                f"{lemma}, the ends of its two lines",
+                f"{lemma}, the first and last terms of its two lines",
                 exact,
                 HOLDS,
                 vacuous=closed_form >= self._trivial,
@@ -154,8 +161,8 @@ class _PlannedMean:
                 f"{PAPER}, Theorem 8 (its mean estimation, constants derived)",
                 derived,
                 (
-                    "of the worst law of records with these k and r_k, for every algorithm with the zCDP that this "
-                    "plan's noise has when a record is replaced",
+                    "a lower bound for the worst distribution of records with these k and r_k, for every "
+                    "algorithm that is as private as this plan in zCDP when a record is replaced",
                 ),
                 units=_SQUARED,
             ),
@@ -163,15 +170,15 @@ class _PlannedMean:
 
     @property
     def _trivial(self) -> float:
-        """The squared error of 0, for which no record has to be read."""
+        """The bound on the squared error of the answer 0, which reads no record."""
         return self.oracle.moments.second**2
 
 
 def _recommended(threshold: float) -> tuple[Provenance, ...]:
     derived = ProvenanceKind.DERIVED
     return (
-        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 1 (as one step: derived)", derived),
-        Provenance("step_size", 1.0, "1", f"{PAPER}, Algorithm 1 (as one step: derived)", derived),
+        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 1 (written as one step: derived)", derived),
+        Provenance("step_size", 1.0, "1", f"{PAPER}, Algorithm 1 (written as one step: derived)", derived),
         Provenance(
             "max_grad_norm",
             threshold,
@@ -185,7 +192,7 @@ def _recommended(threshold: float) -> tuple[Provenance, ...]:
 
 ALGORITHM = Algorithm(
     name=_NAME,
-    summary="The mean of heavy-tailed records: clip each record, average all, add Gaussian noise.",
+    summary="The mean of heavy-tailed records. Each record is clipped, all are averaged, and Gaussian noise is added.",
     source=f"{PAPER}, Algorithm 1, Lemma 6",
     update=r"\tilde\nu = \tfrac1n \sum_{i=1}^n \min(1, C/\|x_i\|) x_i + \tfrac{zC}{n} Z",
     samplings=(FullBatch,),
@@ -193,15 +200,23 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="The privacy of one Gaussian mechanism on all records.",
+    guarantee="The release is one Gaussian mechanism on all records.",
     gradient_complexity="n",
-    verdict="Sound: for zCDP its noise is the least there is, in (epsilon, delta) Proposition 3 asks for more than is "
-    "needed. Computed anew for every request.",
+    verdict=(
+        "Sound. For zCDP, the printed noise is the least that meets the target. For targets in (epsilon, "
+        "delta), Proposition 3 asks for more than is needed. The verdict is computed for each request."
+    ),
     errata=(
-        "Lemma 6 prints E|nu_hat - nu| between the two ends of the bias line. That includes the sampling error, and is "
-        "false; the two ends hold.",
-        "Lemma 6's bias has the factor 1/(k-1); the smallest is (k-1)^(k-1)/k^k, which a law of two points attains.",
-        "The paper has no threshold for a mean alone; here it is that of its theorems for one round.",
+        "In Lemma 6, the chain of inequalities for the bias has the middle term E|nu_hat - nu|. This term "
+        "includes the sampling error, so its printed bound is false. The bound on the bias itself holds.",
+        (
+            "The bias in Lemma 6 has the factor 1/(k-1). The smallest valid factor is (k-1)^(k-1)/k^k, which a "
+            "two-point distribution attains."
+        ),
+        (
+            "The paper gives no threshold for estimating a mean. Here the threshold is that of its theorems for "
+            "one round."
+        ),
     ),
     calibrate=calibrate,
     scope=of_the_mean(Measure.MEAN_SQUARED_ERROR),

@@ -1,30 +1,30 @@
-r"""Clipped noisy proximal SGD under the proximal PL inequality, one pass over disjoint batches (Algorithm 8).
+r"""Clipped noisy proximal SGD under the proximal PL inequality, in one pass over disjoint batches (Algorithm 8).
 
-**Setting.** n i.i.d. records, a population loss $F = F^0 + f^1$ whose $F^0$ is $\beta$-smooth, convex or not, and
-gradients with k bounded moments, but no Lipschitz constant. $f^1$ is public: the `penalty`, the indicator of the
-`domain`, or both; it is not clipped. F satisfies the proximal Polyak-Lojasiewicz inequality with $\mu$ (`proximal_pl`
-has its definition), as strongly convex losses do, and some that are not convex.
+**Setting.** There are n i.i.d. records. The population loss is $F = F^0 + f^1$, where $F^0$ is $\beta$-smooth and need
+not be convex. Gradients have k bounded moments, but no Lipschitz constant. $f^1$ is public and is not clipped: it is
+the `penalty`, the indicator of the `domain`, or both. F satisfies the proximal Polyak-Lojasiewicz inequality with $\mu$
+(defined in `proximal_pl`). Strongly convex losses satisfy it, and so do some losses that are not convex.
 
 **Update.** For $t = 0..T-1$, with disjoint batches of $s = \lfloor n/T \rfloor$ records and $\eta = \frac{1}{2\beta}$,
 
 $$w_{t+1} = \mathrm{prox}_{\eta f^1}\Big(w_t - \eta \Big(\frac1s \sum_{i \in B_t} \Pi_C(\nabla f^0(w_t, x_i))
   + \frac{z C}{s} Z_t\Big)\Big),$$
 
-and $w_T$ is released. The prox of a penalty in a domain is the penalty's prox and then the projection.
+and $w_T$ is released. With a penalty and a domain, the prox is the penalty's prox followed by the projection.
 
 **Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is. Positions are cut
-into batches by a permutation that no record decides, which is sound if neighbours have the same positions
-(replace_one, replace_special). If a record comes or goes, every record draws its batch for itself, and s stays the
+into batches by a permutation that no record decides, which is sound if neighbours have the same positions (replace_one,
+replace_special). If records may be added or removed, every record draws its own batch independently, and s stays the
 public divisor.
 
 **Preset.** $T = 2 \lceil \kappa \ln \max(e, \Delta \mu n / r_k^2) \rceil$ and
 $C = r_k (\varepsilon_p^2 n^2/(d T^2))^{1/(2k)}$ with $\varepsilon_p = 2/z$.
 
-**Guarantee.** `proximal_pl` has the bound and its proof; `excess_risk_bound` evaluates it round by round,
-`excess_risk_bound_closed_form` is the formula, and `excess_risk_bound_printed` is the paper's. Theorem 20's rate is
-known up to its constant; the lower bounds are those of strongly convex losses, which are a part of the class. All of
-these are for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$
-in float32) is not in B.
+**Guarantee.** The module `proximal_pl` contains the bound and its proof. In an answer, `excess_risk_bound` evaluates
+the bound round by round, `excess_risk_bound_closed_form` is the closed formula, and `excess_risk_bound_printed` is the
+paper's bound. The rate of Theorem 20 is known only up to a constant. The lower bounds are those of strongly convex
+losses, which are a part of this class. All of these assume that gradients are clipped at exactly C. The trainer leaves
+a margin for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in float32), which B does not include.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ ASSUMPTIONS = (
         "smoothness",
         r"\beta",
         SMOOTHNESS,
-        "the population loss without the penalty has a gradient with this Lipschitz constant; single records' losses "
-        "need none",
+        "the Lipschitz constant of the gradient of the population loss without the penalty; the losses of "
+        "single records need not be smooth",
         lower=SMALLEST,
         upper=LARGEST,
     ),
@@ -78,8 +78,8 @@ ASSUMPTIONS = (
         "pl_constant",
         r"\mu",
         SMOOTHNESS,
-        "the population loss, with the penalty and on the domain, satisfies the proximal Polyak-Lojasiewicz inequality "
-        "with this constant; at most the smoothness",
+        "the constant in the proximal Polyak-Lojasiewicz inequality of the population loss, with the penalty "
+        "and on the domain; at most the smoothness",
         lower=SMALLEST,
         upper=LARGEST,
     ),
@@ -87,7 +87,7 @@ ASSUMPTIONS = (
         "initial_gap",
         r"\Delta",
         LOSS,
-        "F(w_0) is at most this far above the least value, the penalty included",
+        "upper bound on F(w_0) - min F, including the penalty",
         lower=SMALLEST,
         upper=LARGEST,
     ),
@@ -99,13 +99,13 @@ ASSUMPTIONS = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, T and C from Theorem 20, and the step size is the paper's.
+    """Calibrate the spec: the engine computes the noise, Theorem 20 gives T and C, and the step size is the paper's.
 
     Raises:
-        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if the PL constant
-            is above the smoothness; or if there are not enough records for the rounds.
-        Unsupported: If the number of steps or the batch size is solved for, on which the privacy of one pass does not
-            depend.
+        InvalidValue: If a number is outside its range; if a number is missing and no preset can choose it; if the PL
+            constant is above the smoothness; or if there are not enough records for the rounds.
+        Unsupported: If the number of steps or the batch size is solved for, because the privacy of one pass does not
+            depend on them.
         Unreachable: If no noise multiplier meets the target.
     """
     check_unknown(spec)
@@ -136,16 +136,17 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _read_problem(spec: Spec) -> tuple[ProximalPlProblem | None, tuple[str, ...], float]:
-    """Return the constants, or None if some are missing; the names of the missing ones; and the constant of the
-    rates."""
+    """Return three values: the constants, or None if some are missing; the names of the missing constants; and the
+    constant of the rates.
+    """
     known = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     if known.missing:
         return None, known.missing, known["order_constant"]
     smoothness, mu = known["smoothness"], known["pl_constant"]
     if mu > smoothness:
         raise InvalidValue(
-            f"no loss has these constants: the proximal PL inequality holds with at most the smoothness "
-            f"{smoothness:g}, got {mu!r}",
+            f"pl_constant must be at most the smoothness, {smoothness:g}, because no loss satisfies the "
+            f"proximal PL inequality with a larger constant; got {mu!r}",
             pointer=("assumptions", "pl_constant"),
         )
     problem = ProximalPlProblem(
@@ -160,8 +161,11 @@ def _read_problem(spec: Spec) -> tuple[ProximalPlProblem | None, tuple[str, ...]
 
 ALGORITHM = Algorithm(
     name=_NAME,
-    summary="One proximal pass over disjoint batches for losses with the proximal PL inequality, convex or not, and "
-    "with heavy-tailed gradients: clip, average, add Gaussian noise, step, take the penalty's prox.",
+    summary=(
+        "One proximal pass over disjoint batches, for losses with the proximal PL inequality, convex or not, and "
+        "heavy-tailed gradients. Each step clips, averages, adds Gaussian noise, moves, and applies the penalty's "
+        "prox."
+    ),
     source=f"{PAPER}, Algorithms 8 and 9, Theorem 20, Proposition 46",
     update=r"w_{t+1} = \mathrm{prox}_{\eta f^1}\left(w_t - \eta\left(\tfrac1s \sum_{i \in B_t} \min(1, C/\|g_i\|) g_i"
     r" + \tfrac{zC}{s} Z_t\right)\right),\; \eta = \tfrac{1}{2\beta}",
@@ -170,23 +174,37 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="The privacy of one Gaussian mechanism for all points together, hence for the last one.",
+    guarantee="All points together have the privacy of one Gaussian mechanism, and so does the last one.",
     gradient_complexity=r"s T \le n",
-    verdict="Sound where T divides n. Elsewhere its batches of n/T records are no numbers of records, and on those of "
-    "floor(n/T) the printed noise lacks the factor n/(s T), which Proposition 3's slack outweighs in (epsilon, delta). "
-    "Computed anew for every request.",
+    verdict=(
+        "Sound if T divides n. Otherwise n/T is not a whole number of records, and on batches of s = "
+        "floor(n/T) records the printed noise is too small by the factor n/(s T). For targets in (epsilon, "
+        "delta), the slack of Proposition 3 makes up for this factor. The verdict is computed for each "
+        "request."
+    ),
     errata=(
-        "Algorithm 8 takes batches of n/T records, whether or not T divides n. Here they have floor(n/T), and the "
-        "noise is that of their real size.",
-        "Theorem 20's T depends on the bias and the variance, which depend on T. Here r_k^2/n, which is at most the "
-        "variance, stands for them.",
-        "An equation in the proof of Proposition 46 is not justified as printed. Its result holds, with 1/(2 mu) for "
-        "4/mu, by a proof of its own, and for every step size up to 1/beta.",
-        "Assumption 2 must hold on all of the domain of f^1 and at the start, not only near a solution: without a "
-        "domain that is all of R^d.",
-        "Lemma 6 prints E|nu_hat - nu| between the two ends of the bias line. That includes the sampling error, and is "
-        "false; the two ends hold.",
-        "The listing of Algorithm 8 omits the clip threshold in its calls of the mean oracle; it is one C for a run.",
+        "Algorithm 8 takes batches of n/T records, whether or not T divides n. Here a batch has floor(n/T) "
+        "records, and the noise is computed for this size.",
+        (
+            "In Theorem 20, T depends on the bias and the variance, which in turn depend on T. Here r_k^2/n, which "
+            "is at most the variance, replaces them."
+        ),
+        (
+            "An equation in the proof of Proposition 46 is not justified as printed. By another proof, the result "
+            "holds with 1/(2 mu) in place of 4/mu, and for every step size up to 1/beta."
+        ),
+        (
+            "Assumption 2 must hold on the whole domain of f^1 and at the start, not only near a solution. If no "
+            "domain is given, it must hold on all of R^d."
+        ),
+        (
+            "In Lemma 6, the chain of inequalities for the bias has the middle term E|nu_hat - nu|. This term "
+            "includes the sampling error, so its printed bound is false. The bound on the bias itself holds."
+        ),
+        (
+            "The listing of Algorithm 8 omits the clip threshold from its calls to the mean oracle. Here one C is "
+            "used for the whole run."
+        ),
     ),
     calibrate=calibrate,
     scope=heavy_tailed(Shape.POLYAK_LOJASIEWICZ),

@@ -1,32 +1,33 @@
-r"""Clipped noisy SGD for strongly convex losses, one pass over disjoint batches (Algorithm 6, Theorem 11).
+r"""Clipped noisy SGD for strongly convex losses, in one pass over disjoint batches (Algorithm 6, Theorem 11).
 
-**Setting.** n i.i.d. records, a ball W of diameter D, a $\mu$-strongly convex and $\beta$-smooth population loss F,
-and gradients with k bounded moments, but no Lipschitz constant. Strong convexity mostly comes from a penalty
-$\frac\lambda2\|w\|^2$: ask for it as `penalty`, and its gradient is added outside the clip, where it costs no privacy
-and no bias. Then $\mu$ and $\beta$ are those of the sum, and the moments are those of the clipped gradients.
+**Setting.** There are n i.i.d. records and a ball W of diameter D. The population loss F is $\mu$-strongly convex and
+$\beta$-smooth. Gradients have k bounded moments, but no Lipschitz constant. Strong convexity mostly comes from a
+penalty $\frac\lambda2\|w\|^2$. Give it as `penalty`: its gradient is then added after clipping, where it causes no
+privacy cost and no bias. $\mu$ and $\beta$ are the constants of loss plus penalty, and the moments are those of the
+gradients without the penalty.
 
 **Update.** For $t = 0..T$, with disjoint batches of $s = \lfloor n/(T+1) \rfloor$ records,
 
 $$w_{t+1} = \Pi_W\Big(w_t - \eta_t \Big(\frac1s \sum_{i \in B_t} \Pi_C(\nabla f(w_t, x_i)) + \frac{z C}{s} Z_t
   + \lambda w_t\Big)\Big), \qquad \hat w_T = \sum_t \zeta_t w_{t+1},$$
 
-with the step sizes and normalised weights of `stich_schedule`. `iterations` in a request is the paper's T: there is one
-step more.
+with the step sizes and normalised weights of `stich_schedule`. `iterations` in a request is the paper's T. The run has
+T + 1 steps.
 
-**Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is: the noise does not
-depend on T, and the preset for T may depend on the noise without circularity. Positions are cut into batches by a
-permutation that no record decides, which is sound if neighbours have the same positions (replace_one,
-replace_special). If a record comes or goes, every record draws its batch for itself, and s stays the public divisor.
+**Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is. The noise does not
+depend on T, so the preset for T may depend on the noise. Positions are cut into batches by a permutation that no record
+decides, which is sound if neighbours have the same positions (replace_one, replace_special). If records may be added or
+removed, every record draws its own batch independently, and s stays the public divisor.
 
-**Preset.** With $\varepsilon_p = 2/z$,
-$X = \frac{\mu \beta D^2}{r_k^2} \big(n + (\varepsilon_p^2 n^2/d)^{(k-1)/k}\big)$,
-$T = \max(1, \lceil 4 (\kappa + \frac12) \ln X \rceil)$ and $C = r_k (\varepsilon_p^2 n^2 / (d T))^{1/(2k)}$, where the
-oracle's noise and squared bias cost about the same.
+**Preset.** With $\varepsilon_p = 2/z$, $X = \frac{\mu \beta D^2}{r_k^2} \big(n + (\varepsilon_p^2
+n^2/d)^{(k-1)/k}\big)$, $T = \max(1, \lceil 4 (\kappa + \frac12) \ln X \rceil)$ and $C = r_k (\varepsilon_p^2 n^2 / (d
+T))^{1/(2k)}$, at which the oracle's noise and squared bias contribute about equally to the error.
 
-**Guarantee.** `strongly_convex` has the bound and its proof; `excess_risk_bound` evaluates it at the plan's own step
-sizes, `excess_risk_bound_closed_form` is the formula. Theorem 11's rate is known up to its constant, and so are the
-lower bounds of Theorem 8; `lower_bound` is a smaller number with its constants. All of these are for clipping at C
-itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in float32) is not in B.
+**Guarantee.** The module `strongly_convex` contains the bound and its proof. In an answer, `excess_risk_bound`
+evaluates the bound at the plan's step sizes, and `excess_risk_bound_closed_form` is the closed formula. The rate of
+Theorem 11 and the lower bounds of Theorem 8 are known only up to constants. `lower_bound` is a smaller lower bound with
+proved constants. All of these assume that gradients are clipped at exactly C. The trainer leaves a margin for rounding
+($10^{-5}$ of C in float64, $2^{-7}$ in float32), which B does not include.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ ASSUMPTIONS = (
         "smoothness",
         r"\beta",
         SMOOTHNESS,
-        "the population loss has a gradient with this Lipschitz constant on the domain, a penalty included; single "
-        "records' losses need none",
+        "the Lipschitz constant on the domain of the population loss's gradient, including a penalty; the "
+        "losses of single records need not be smooth",
         lower=SMALLEST,
         upper=LARGEST,
     ),
@@ -82,7 +83,7 @@ ASSUMPTIONS = (
         "strong_convexity",
         r"\mu",
         SMOOTHNESS,
-        "the population loss is this strongly convex on the domain, a penalty included; at most the smoothness",
+        "the strong convexity of the population loss on the domain, including a penalty; at most the smoothness",
         lower=SMALLEST,
         upper=LARGEST,
     ),
@@ -95,13 +96,14 @@ ASSUMPTIONS = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, T and C from Theorem 11, the steps from the explicit schedule.
+    """Calibrate the spec: the engine computes the noise, Theorem 11 gives T and C, and an explicit schedule gives the
+    step sizes.
 
     Raises:
-        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if the assumptions
-            contradict each other; or if there are not enough records for the rounds.
-        Unsupported: If the number of steps or the batch size is solved for, on which the privacy of one pass does not
-            depend; or if the domain is no l2 ball, or the penalty is not l2.
+        InvalidValue: If a number is outside its range; if a number is missing and no preset can choose it; if the
+            assumptions contradict each other; or if there are not enough records for the rounds.
+        Unsupported: If the number of steps or the batch size is solved for, because the privacy of one pass does not
+            depend on them; if the domain is not an l2 ball; or if the penalty is not l2.
         Unreachable: If no noise multiplier meets the target.
     """
     check_unknown(spec)
@@ -144,8 +146,9 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _read_problem(spec: Spec) -> tuple[StronglyConvexProblem | None, tuple[str, ...], float]:
-    """Return the constants, or None if some are missing; the names of the missing ones; and the constant of the
-    rates."""
+    """Return three values: the constants, or None if some are missing; the names of the missing constants; and the
+    constant of the rates.
+    """
     known = read_assumptions(ASSUMPTIONS, with_diameter(spec, _NAME), needed=[("dimension", spec.dimension)])
     strength = l2_strength(spec, _NAME)
     if known.missing:
@@ -171,20 +174,21 @@ def _check_consistent(problem: StronglyConvexProblem) -> None:
         )
     if strength > mu:
         raise InvalidValue(
-            f"strong_convexity includes the penalty: it must be at least its strength {strength:g}, got {mu!r}",
+            f"strong_convexity must be at least {strength:g}, the strength of the penalty, because it includes "
+            f"the penalty; got {mu!r}",
             pointer=("assumptions", "strong_convexity"),
         )
     moments = problem.moments
     if moments.second < problem.least_moment_bound * (1.0 - 1e-12):
         raise InvalidValue(
-            "no loss has these constants: gradients at opposite ends of the domain differ by strong_convexity (less "
-            "the penalty's strength) times diameter, so a moment bound must be at least half of that, "
-            f"{problem.least_moment_bound:g}",
+            "no loss has these constants. Gradients at opposite ends of the domain differ by at least "
+            "(strong_convexity - the penalty's strength) times diameter, so a moment bound must be at least "
+            f"half of that, {problem.least_moment_bound:g}",
             pointer=("assumptions", "moment_bound" if moments.second == moments.bound else "moment_bound_2"),
         )
 
 
-#: The constants that the example assumes.
+#: The constants in the example.
 _EXAMPLE_CONSTANTS = {
     "smoothness": 2.0,
     "strong_convexity": 0.5,
@@ -195,8 +199,10 @@ _EXAMPLE_CONSTANTS = {
 
 ALGORITHM = Algorithm(
     name=_NAME,
-    summary="One pass over disjoint batches for strongly convex losses with heavy-tailed gradients: clip, average, add "
-    "Gaussian noise, step, project; release a weighted mean of the points.",
+    summary=(
+        "One pass over disjoint batches, for strongly convex losses with heavy-tailed gradients. Each step clips, "
+        "averages, adds Gaussian noise, moves and projects. A weighted mean of the points is released."
+    ),
     source=f"{PAPER}, Algorithms 6 and 7, Theorem 11, Proposition 32",
     update=r"w_{t+1} = \Pi_W\left(w_t - \eta_t\left(\tfrac1s \sum_{i \in B_t} \min(1, C/\|g_i\|) g_i"
     r" + \tfrac{zC}{s} Z_t + \lambda w_t\right)\right),\; \hat w_T = \sum_t \zeta_t w_{t+1}",
@@ -205,25 +211,43 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="The privacy of one Gaussian mechanism for all points together, hence for their weighted mean.",
+    guarantee="All points together have the privacy of one Gaussian mechanism, and so does their weighted mean.",
     gradient_complexity=r"s (T + 1) \le n",
-    verdict="As printed it is unsound for zCDP: T + 1 rounds do not fit in batches of n/T, and on the batches that "
-    "there are the noise lacks the factor (T + 1)/T. In (epsilon, delta) the slack of Proposition 3 outweighs that "
-    "except for few rounds. Computed anew for every request.",
+    verdict=(
+        "Unsound for zCDP as printed: n records do not suffice for T + 1 rounds of n/T records, and on the "
+        "possible batches the noise is too small by the factor (T + 1)/T. For targets in (epsilon, delta), the "
+        "slack of Proposition 3 makes up for this factor, unless there are only few rounds. The verdict is "
+        "computed for each request."
+    ),
     errata=(
-        "Algorithms 6 and 7 run T + 1 rounds on batches of n/T records, more than there are. Here batches have "
-        "floor(n/(T + 1)) records, and the noise is that of their real size.",
-        "Lemma 6 prints E|nu_hat - nu| between the two ends of the bias line. That includes the sampling error, and is "
-        "false; the two ends hold.",
-        "Proposition 32 needs steps of at most 1/(beta + mu/2), not 1/beta: a dropped term eta^2 |g|^2 has the "
-        "coefficient eta^2 (beta eta - 1) + eta^3 mu/2.",
-        "The proof of Proposition 32 returns an iterate that cannot be recognised where a weighted risk is negative, "
-        "and has 2 B^2/mu for it. Here the bias is a drift in the recursion: 6 B^2/mu, without the case.",
-        "Stich's step sizes and weights are not in the paper. Here they are explicit, with linear weights, proved; the "
-        "squared weights that others print are not.",
-        "The proof of Theorem 8's non-private part omits the number of records in a divergence, and its private part "
-        "takes a ball that breaks the moment bound; both can be mended, and n > 7202 is not needed.",
-        "The listing of Algorithm 6 omits the clip threshold in its calls of the mean oracle; it is one C for a run.",
+        "Algorithms 6 and 7 run T + 1 rounds on batches of n/T records, which needs more records than there "
+        "are. Here a batch has floor(n/(T + 1)) records, and the noise is computed for this size.",
+        (
+            "In Lemma 6, the chain of inequalities for the bias has the middle term E|nu_hat - nu|. This term "
+            "includes the sampling error, so its printed bound is false. The bound on the bias itself holds."
+        ),
+        (
+            "Proposition 32 needs step sizes of at most 1/(beta + mu/2), not 1/beta. The proof drops a term in "
+            "|g|^2 whose coefficient is eta^2 (beta eta - 1) + eta^3 mu/2."
+        ),
+        (
+            "If a weighted risk is negative, the proof of Proposition 32 returns an iterate that the algorithm "
+            "cannot identify, and this leads to the term 2 B^2/mu. Here the bias is a drift in the recursion, "
+            "which gives 6 B^2/mu without this case."
+        ),
+        (
+            "The paper does not contain Stich's step sizes and weights. Here they are explicit, with linear "
+            "weights, and proved. The quadratic weights in other publications are not proved here."
+        ),
+        (
+            "The non-private part of the proof of Theorem 8 omits the number of records in a divergence, and the "
+            "private part uses a ball that violates the moment bound. Both can be repaired, and the condition n > "
+            "7202 is not needed."
+        ),
+        (
+            "The listing of Algorithm 6 omits the clip threshold from its calls to the mean oracle. Here one C is "
+            "used for the whole run."
+        ),
     ),
     calibrate=calibrate,
     scope=heavy_tailed(Shape.STRONGLY_CONVEX),

@@ -1,18 +1,21 @@
 r"""Localised noisy clipped subgradient steps for strongly convex losses that need not be smooth (Theorem 18).
 
-**Setting.** The setting is that of `localized_clipped_subgradient`, and the population loss is $\mu$-strongly convex.
-Strong convexity mostly comes from a penalty $\frac\lambda2\|w\|^2$: ask for it as `penalty`, and its gradient is added
-outside the clip. $\mu$ is that of the sum, and the moments are those of the clipped gradients.
+**Setting.** The setting is that of `localized_clipped_subgradient`. In addition, the population loss is $\mu$-strongly
+convex. Strong convexity mostly comes from a penalty $\frac\lambda2\|w\|^2$. Give it as `penalty`: its gradient is then
+added after clipping. $\mu$ is the constant of loss plus penalty, and the moments are those of the gradients without the
+penalty.
 
-**Update.** Algorithm 4 runs M times, one run after the other. Run j is on $N_j = 2^{j-2} n/\log_2 n$ records that no
-other run reads (a power of two), from the point where the run before it ended. The last point of the last run is
-released.
+**Update.** Algorithm 4 runs M times, one run after the other. Run j uses $N_j = 2^{j-2} n/\log_2 n$ records (rounded
+down to a power of two) that no other run reads. It starts from the point where the run before it ended. The last point
+of the last run is released.
 
-**Privacy.** As for one run: all blocks of all runs are disjoint, and each is a Gaussian mechanism with the same mu.
+**Privacy.** The analysis is the same as for one run: all blocks of all runs are disjoint, and each is a Gaussian
+mechanism with the same mu.
 
-**Guarantee.** `planned_reduction` has the bound: it applies that of `localization` to one run after the other. By
-strong convexity, each run's bound gives a bound on the distance from which the next one starts. Less than half of the
-records are in the last run, which alone counts in the end: below about $10^6$ records the bound is mostly vacuous.
+**Guarantee.** The module `planned_reduction` contains the bound. It applies the bound of `localization` to one run
+after the other. By strong convexity, the bound for a run also bounds the distance from which the next run starts. At
+most half of the records are in the last run, and only this run counts in the end. So the bound is mostly vacuous below
+about $10^6$ records.
 """
 
 from __future__ import annotations
@@ -40,26 +43,30 @@ from calibrators.scopes import Shape, heavy_tailed
 from calibrators.spec import Calibration, Spec
 
 NAME = "localized_clipped_strongly_convex"
-_POWERS = "a run has twice as many as the one before, a power of two, and the last one at most half of all"
+_POWERS = (
+    "every run has twice as many records as the one before, a power of two, and the last run has at most half of "
+    "all records"
+)
 STRONG_CONVEXITY = Assumption(
     "strong_convexity",
     r"\mu",
     SMOOTHNESS,
-    "the population loss is this strongly convex on the domain, a penalty included",
+    "the strong convexity of the population loss on the domain, including a penalty",
     lower=SMALLEST,
     upper=LARGEST,
 )
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, all other numbers from the theorem with constants.
+    """Calibrate the spec: the engine computes the noise, and the theorem with explicit constants gives all other
+    numbers.
 
     Raises:
-        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if there are not
-            enough records for the runs; if the assumptions contradict each other; or if a block would have too many
+        InvalidValue: If a number is outside its range; if a number is missing and no preset can choose it; if there are
+            not enough records for the runs; if the assumptions contradict each other; or if a block would have too many
             steps.
-        Unsupported: If the number of steps or the batch size is solved for, on which the privacy does not depend; or if
-            the domain is no l2 ball, or the penalty is not l2.
+        Unsupported: If the number of steps or the batch size is solved for, because the privacy does not depend on
+            them; if the domain is not an l2 ball; or if the penalty is not l2.
         Unreachable: If no noise multiplier meets the target.
     """
     steps = solve_noise(spec)
@@ -81,11 +88,11 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _totals(spec: Spec) -> tuple[int, ...]:
-    """Return N_j of all runs, or of as many first runs as the caller wants."""
+    """Return the sizes N_j of all runs, or of the first runs if the caller wants fewer."""
     totals = run_sizes(spec.dataset_size) if spec.dataset_size > 1 else (1,)
     if totals[0] < 2:
         raise InvalidValue(
-            "dataset_size must be at least 16, so that the first run has two records",
+            "dataset_size must be at least 16, because the first run needs two records",
             code="too_few_records",
             pointer=("dataset_size",),
         )
@@ -93,8 +100,8 @@ def _totals(spec: Spec) -> tuple[int, ...]:
         return totals
     if spec.iterations > len(totals):
         raise InvalidValue(
-            f"iterations is the number of runs, each on twice as many records as the one before: {spec.dataset_size} "
-            f"records suffice for {len(totals)}, got {spec.iterations}",
+            f"iterations, the number of runs, must be at most {len(totals)} for {spec.dataset_size} records, "
+            f"because each run has twice as many records as the one before; got {spec.iterations}",
             code="too_few_records",
             pointer=("iterations",),
         )
@@ -105,15 +112,16 @@ def _check_consistent(problem: LocalizedProblem) -> None:
     mu, strength = problem.strong_convexity, problem.penalty_strength
     if strength > mu:
         raise InvalidValue(
-            f"strong_convexity includes the penalty: it must be at least its strength {strength:g}, got {mu!r}",
+            f"strong_convexity must be at least {strength:g}, the strength of the penalty, because it includes "
+            f"the penalty; got {mu!r}",
             pointer=("assumptions", "strong_convexity"),
         )
     least = 0.5 * (mu - strength) * problem.diameter
     if problem.moments.first < least * (1.0 - 1e-12):
         raise InvalidValue(
-            "no loss has these constants: mean gradients at opposite ends of the domain differ by strong_convexity "
-            f"(less the penalty's strength) times diameter, so every moment bound must be at least half of that, "
-            f"{least:g}",
+            "no loss has these constants. Mean gradients at opposite ends of the domain differ by at least "
+            "(strong_convexity - the penalty's strength) times diameter, so every moment bound must be at "
+            f"least half of that, {least:g}",
             pointer=("assumptions", "strong_convexity"),
         )
 
@@ -125,15 +133,20 @@ def _iterations(totals: tuple[int, ...]) -> Provenance:
         r"M = \lceil \log_2 \log_2 n \rceil",
         f"{PAPER}, Theorem 18",
         ProvenanceKind.EXACT,
-        ("number of runs; batch_size and inner_iterations have the records and the steps of each of their blocks",),
+        (
+            "the number of runs; batch_size and inner_iterations list the records and the steps of each block of "
+            "each run",
+        ),
     )
 
 
 ALGORITHM = Algorithm(
     name=NAME,
-    summary="Localised clipped subgradient steps, run after run on ever more records: for strongly convex losses that "
-    "need not be smooth, with heavy-tailed subgradients.",
-    source=f"{PAPER}, Algorithm 4 run by run, Theorem 18",
+    summary=(
+        "Localised clipped subgradient steps, for strongly convex losses that need not be smooth and have "
+        "heavy-tailed subgradients. Each run uses twice as many records as the one before."
+    ),
+    source=f"{PAPER}, repeated runs of Algorithm 4, Theorem 18",
     update=r"w \leftarrow \Pi_{W_i}\left(w - \eta_i\left(\tfrac{1}{n_i} \sum_{j \in B_i} \min(1, C_i/\|g_j\|) g_j"
     r" + \sigma_i Z + \lambda_i (w - w_{i-1})\right)\right),\; W_i = \{w \in W : \|w - w_{i-1}\| \le D_i\}",
     samplings=(DisjointBatches,),
@@ -141,15 +154,24 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=(STRONG_CONVEXITY, *ASSUMPTIONS),
-    guarantee="The privacy of one Gaussian mechanism for all points of all runs together, hence for the last one.",
+    guarantee="All points of all runs together have the privacy of one Gaussian mechanism, and so does the last one.",
     gradient_complexity=r"\sum_j \sum_i n_{j,i} T_{j,i} \approx n^{p+1} \ln n",
-    verdict="The printed noise is exactly what zCDP needs; in (epsilon, delta) it is loose by the slack of Proposition "
-    "3. Computed anew for every request.",
+    verdict=(
+        "For zCDP, the printed noise is exactly the noise that is needed. For targets in (epsilon, delta) it "
+        "is loose, by the slack of Proposition 3. The verdict is computed for each request."
+    ),
     errata=(
-        "The proof of Theorem 18 gives run j the distance E|w_{j-1} - w*|^2, which the algorithm does not know. Here a "
-        "bound on it, by strong convexity from the bound of the run before, takes its place.",
-        "It is printed that N_j = 2 N_{j+1}; each run has twice as many records as the one before, N_{j+1} = 2 N_j.",
-        "Without L_f the power p = 1 + 1/(2k) of Theorem 12 would end at n^(-1 + 1/(2k)). Here p = 1 + 1/k.",
+        "The proof of Theorem 18 assumes that run j knows the distance E|w_{j-1} - w*|^2, but the algorithm "
+        "does not know it. Here a bound on this distance is used, which follows by strong convexity from the "
+        "bound for the run before.",
+        (
+            "The paper prints N_j = 2 N_{j+1}. It should be N_{j+1} = 2 N_j: each run has twice as many records as "
+            "the one before."
+        ),
+        (
+            "Without L_f, the power p = 1 + 1/(2k) of Theorem 12 would give an error of order n^(-1 + 1/(2k)). "
+            "Here p = 1 + 1/k."
+        ),
         *ERRATA,
     ),
     calibrate=calibrate,
@@ -166,7 +188,7 @@ ALGORITHM = Algorithm(
     ),
     requests={
         "localized_clipped_strongly_convex_theorem": ExampleRequest(
-            "The same for strongly convex losses: runs on ever more records, each from the last one's end",
+            "Localised clipped subgradients, strongly convex losses: runs on more and more records",
             {
                 "dataset_size": 1000000,
                 "dimension": 20,

@@ -1,7 +1,8 @@
 r"""Localised noisy clipped subgradient steps for convex losses that need not be smooth (Algorithms 3 and 4).
 
-**Setting.** n i.i.d. records, convex losses on a ball W of diameter D, which need not be differentiable everywhere, and
-largest subgradients with 2k bounded moments, but not necessarily a common Lipschitz constant.
+**Setting.** There are n i.i.d. records. Losses are convex on a ball W of diameter D and need not be differentiable
+everywhere. The largest subgradient of a record's loss has 2k bounded moments; there need not be a common Lipschitz
+constant.
 
 **Update.** Block $i = 1..l$ takes $n_i = 2^{-i} n$ records that no other block reads, starts at $w_{i-1}$ and makes
 $T_i$ steps over all of them,
@@ -9,21 +10,22 @@ $T_i$ steps over all of them,
 $$w \leftarrow \Pi_{W_i}\Big(w - \eta_i \Big(\frac{1}{n_i} \sum_{j \in B_i} \Pi_{C_i}(\nabla f(w, x_j)) + \sigma_i Z
   + \lambda_i (w - w_{i-1})\Big)\Big), \qquad W_i = \{w \in W : \|w - w_{i-1}\| \le D_i\},$$
 
-with $\eta_i = 4^{-i} \eta$, $\lambda_i = 1/(\eta_i n_i^p)$. The last point of the last block is released. By default
-there are as many blocks as halvings, and n is the largest power of two below `dataset_size`; with fewer blocks
-(`iterations`) the last one is larger, and fewer records are left over. A penalty's gradient is added outside the clip.
+with $\eta_i = 4^{-i} \eta$, $\lambda_i = 1/(\eta_i n_i^p)$. The last point of the last block is released. By default, n
+is the largest power of two up to `dataset_size`, and there is a block for each halving of n. With fewer blocks
+(`iterations`), the last block is larger and fewer records are left over. A penalty's gradient is added after clipping.
 
-**Privacy.** A record is in one block, given to it by a secret order of the slots that is drawn without looking at data.
-Its $T_i$ steps are Gaussian mechanisms, each of distance $s C_i/n_i$ between neighbours, s = 2 where a record is
-replaced and s = 1 if it becomes a null record; together they are a Gaussian mechanism with
-$\mu = s \sqrt{T_i} C_i / (n_i \sigma_i)$, exactly, however later steps depend on earlier ones. With $\sigma_i = z C_i
-\sqrt{T_i}/n_i$ that is $s/z$ for every block, and so for all blocks together: given the past, the other blocks have the
-same law for both neighbours. The engine solves for z as for one full-batch step. If a record comes or goes, the blocks
-after it would shift: `add_or_remove_one` is not accounted.
+**Privacy.** A secret order of the slots, drawn without looking at data, assigns a record to one block. The $T_i$ steps
+of this block are Gaussian mechanisms whose means differ by at most $s C_i/n_i$ between neighbours. Here s = 2 if a
+record is replaced, and s = 1 if it becomes a null record. Together, the steps are a Gaussian mechanism with $\mu = s
+\sqrt{T_i} C_i / (n_i \sigma_i)$, exactly, even if later steps depend on earlier ones. With $\sigma_i = z C_i
+\sqrt{T_i}/n_i$, $\mu$ is $s/z$ for every block. All blocks together have the same $\mu$, because given the past, the
+other blocks have the same law for both neighbours. The engine solves for z as for one full-batch step.
+`add_or_remove_one` is not accounted, because adding or removing a record would shift the records of later blocks.
 
-**Guarantee.** `localization` has the bound, its constants and its proof; `excess_risk_bound` evaluates it. It is
-conservative: below some $10^5$ records it is mostly vacuous, and `trivial_excess_risk` is the smaller number. The work
-is about $n^{p+1} \ln n$ gradients, so runs are practical for at most about ten thousand records.
+**Guarantee.** The module `localization` contains the bound, its constants and its proof; `excess_risk_bound` in an
+answer evaluates it. The bound is conservative. Below about $10^5$ records it is mostly vacuous, and
+`trivial_excess_risk` is smaller. The work is about $n^{p+1} \ln n$ gradients, so runs are practical for at most about
+ten thousand records.
 """
 
 from __future__ import annotations
@@ -56,28 +58,38 @@ from calibrators.scopes import Shape, heavy_tailed
 from calibrators.spec import Calibration, Spec
 
 NAME = "localized_clipped_subgradient"
-_HALVES = "a block is half as large as the one before; fewer blocks (iterations) leave fewer over"
+_HALVES = "every block is half as large as the one before; with fewer blocks (iterations), fewer records are left over"
 ERRATA = (
-    "T_i is printed as (1/(lambda_i eta_i)) ln(...), which depends on sigma_i, hence on itself, and lacks a factor 2: "
-    "the distance shrinks by e^(-lambda eta T / 2). Here T_i = ceil(2 n_i^p ln(e + n_i^p)).",
-    "C_l is given twice, once with ln n and once without. Here every C_i balances noise and squared bias of the bound.",
-    "Where L_f is not known, D_i and p cannot be recovered from the paper. Here they follow from Markov's inequality "
-    "for the 2k-th moment, with the failure of a block paid for in the bound.",
-    "The proof conditions on good events, under which records are not independent of each other. Here the failures are "
-    "followed by indicators, and the expectation is the plain one.",
-    "Lemma 6 prints E|nu_hat - nu| between the two ends of the bias line. That includes the sampling error, and is "
-    "false; the two ends hold.",
+    "The printed T_i = (1/(lambda_i eta_i)) ln(...) depends on sigma_i, which depends on T_i. It also lacks a "
+    "factor 2, because the distance shrinks by e^(-lambda eta T / 2). Here T_i = ceil(2 n_i^p ln(e + n_i^p)).",
+    (
+        "The paper gives C_l twice, once with ln n and once without. Here every C_i balances the noise and the "
+        "squared bias in the bound."
+    ),
+    (
+        "If L_f is not known, D_i and p cannot be recovered from the paper. Here they follow from Markov's "
+        "inequality for the 2k-th moment, and the bound includes the case that a block fails."
+    ),
+    (
+        "The proof conditions on good events, and given these events the records are not independent. Here "
+        "indicators track the failures, and expectations are unconditional."
+    ),
+    (
+        "In Lemma 6, the chain of inequalities for the bias has the middle term E|nu_hat - nu|. This term includes "
+        "the sampling error, so its printed bound is false. The bound on the bias itself holds."
+    ),
 )
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, all other numbers from the theorem with constants.
+    """Calibrate the spec: the engine computes the noise, and the theorem with explicit constants gives all other
+    numbers.
 
     Raises:
-        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if there are not
-            enough records for the blocks; or if a block would have too many steps.
-        Unsupported: If the number of steps or the batch size is solved for, on which the privacy does not depend; or if
-            the domain is no l2 ball, or the penalty is not l2.
+        InvalidValue: If a number is outside its range; if a number is missing and no preset can choose it; if there are
+            not enough records for the blocks; or if a block would have too many steps.
+        Unsupported: If the number of steps or the batch size is solved for, because the privacy does not depend on
+            them; if the domain is not an l2 ball; or if the penalty is not l2.
         Unreachable: If no noise multiplier meets the target.
     """
     steps = solve_noise(spec)
@@ -98,7 +110,7 @@ def _blocks(spec: Spec) -> int:
     most = spec.dataset_size.bit_length() - 1
     if most < 1:
         raise InvalidValue(
-            "dataset_size must be at least 2: half of the records are for the first block",
+            "dataset_size must be at least 2, because the first block takes half of the records",
             code="too_few_records",
             pointer=("dataset_size",),
         )
@@ -106,8 +118,8 @@ def _blocks(spec: Spec) -> int:
         return most
     if spec.iterations > most:
         raise InvalidValue(
-            f"iterations is the number of blocks, each half as large as the one before: {spec.dataset_size} records "
-            f"can be halved {most} times, got {spec.iterations}",
+            f"iterations, the number of blocks, must be at most {most} for {spec.dataset_size} records, because "
+            f"each block is half as large as the one before; got {spec.iterations}",
             code="too_few_records",
             pointer=("iterations",),
         )
@@ -117,7 +129,9 @@ def _blocks(spec: Spec) -> int:
 def _localized(
     problem: LocalizedProblem, blocks: Blocks, noise_multiplier: float, step_size: float | None
 ) -> LocalizedRun:
-    """Return the only run, which may start anywhere in the domain; zeta = n^(-1/2) if L_f is not known."""
+    """Return the single run of Algorithm 4. It may start anywhere in the domain, and zeta = n^(-1/2) if L_f is not
+    known.
+    """
     failure = 0.0 if problem.moments.lipschitz is not None else (2 * blocks.sizes[0]) ** -0.5
     reach = problem.reach(len(blocks.sizes), failure)
     localization = Localization(problem, blocks, reach, failure, noise_multiplier)
@@ -133,7 +147,7 @@ def _iterations(sizes: tuple[int, ...]) -> Provenance:
         r"l = \lfloor \log_2 n \rfloor",
         f"{PAPER}, Algorithm 4",
         ProvenanceKind.EXACT,
-        ("number of blocks; inner_iterations has the steps of each",),
+        ("the number of blocks; inner_iterations lists the steps of each block",),
     )
 
 
@@ -148,7 +162,8 @@ def calibration_of_runs(
     *,
     why: str,
 ) -> Calibration:
-    """Return the answer of localised runs, with the statements of the theorem if its constants are given.
+    """Return the calibration of localised runs. If the theorem's constants are given, it includes the theorem's
+    numbers.
 
     Args:
         algorithm, spec, steps: As in `calibration_of`.
@@ -178,8 +193,12 @@ def calibration_of_runs(
             own_numbers=spec.step_size is not None or spec.gradient_bound is not None,
         )
     left = spec.dataset_size - sum(phase.records)
-    # Halving a power of two down to 1 leaves one record.
-    unread = [f"{left} of {spec.dataset_size} records are in no block, and are not read: {why}."] if left > 1 else []
+    # Halving a power of two down to 1 always leaves one record, so a single unread record needs no warning.
+    unread = (
+        [(f"{left} of {spec.dataset_size} records are not read, because they are in no block: {why}.")]
+        if left > 1
+        else []
+    )
     return calibration_of(
         algorithm,
         spec,
@@ -197,8 +216,11 @@ def calibration_of_runs(
 
 ALGORITHM = Algorithm(
     name=NAME,
-    summary="Noisy clipped subgradient steps over all records of a block, block after block, each near where the last "
-    "one ended: for convex losses that need not be smooth, with heavy-tailed subgradients.",
+    summary=(
+        "Noisy clipped subgradient steps on blocks of records, for convex losses that need not be smooth and have "
+        "heavy-tailed subgradients. Each step uses all records of a block, and each block stays near the point "
+        "where the last one ended."
+    ),
     source=f"{PAPER}, Algorithms 3 and 4, Theorem 12",
     update=r"w \leftarrow \Pi_{W_i}\left(w - \eta_i\left(\tfrac{1}{n_i} \sum_{j \in B_i} \min(1, C_i/\|g_j\|) g_j"
     r" + \sigma_i Z + \lambda_i (w - w_{i-1})\right)\right),\; W_i = \{w \in W : \|w - w_{i-1}\| \le D_i\}",
@@ -207,10 +229,12 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="The privacy of one Gaussian mechanism for all points of all blocks together, hence for the last one.",
+    guarantee="All points of all blocks together have the privacy of one Gaussian mechanism, and so does the last one.",
     gradient_complexity=r"\sum_i n_i T_i \approx \tfrac{2 p \ln n}{2^{p+1} - 1} n^{p+1}",
-    verdict="The printed noise is exactly what zCDP needs; in (epsilon, delta) it is loose by the slack of Proposition "
-    "3. Computed anew for every request.",
+    verdict=(
+        "For zCDP, the printed noise is exactly the noise that is needed. For targets in (epsilon, delta) it "
+        "is loose, by the slack of Proposition 3. The verdict is computed for each request."
+    ),
     errata=ERRATA,
     calibrate=calibrate,
     scope=heavy_tailed(Shape.CONVEX, needs_smoothness=False),

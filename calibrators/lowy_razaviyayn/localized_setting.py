@@ -1,4 +1,6 @@
-"""The spec of the localised algorithms, read and checked; with its one event, its plan and the paper's own noise."""
+"""This module reads and checks the spec of the localised algorithms. It also makes their event, their plan and the
+verdict on the paper's noise.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,11 @@ from calibrators.refusals import refuse
 from calibrators.spec import Spec
 from calibrators.verdicts import judge_steps
 
-#: The relations under which slots and block sizes stay the same. If a record came or went, later blocks would shift.
+#: The relations under which slots and block sizes stay the same. Adding or removing a record would shift the records of
+#: later blocks.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 
-_OPTIONAL = "; the next higher moment's where it is left out"
+_OPTIONAL = "; if left out, the bound for the next higher moment is used"
 ASSUMPTIONS = (
     DIAMETER,
     MOMENT_ORDER,
@@ -33,8 +36,8 @@ ASSUMPTIONS = (
         "moment_bound_2k",
         r"\tilde r_{2k}",
         GRADIENT,
-        "E[sup over the domain of |grad f(w, x)|^(2k)]^(1/(2k)) is at most this, for all subgradients, of the "
-        "gradients that are clipped: twice as many moments as moment_order",
+        "the bound on E[sup over the domain of |grad f(w, x)|^(2k)]^(1/(2k)), for all subgradients, before "
+        "clipping and without a penalty; k is moment_order",
         lower=SMALLEST,
         upper=LARGEST,
     ),
@@ -42,7 +45,7 @@ ASSUMPTIONS = (
         "moment_bound_2",
         r"\tilde r_2",
         GRADIENT,
-        f"the same of the second moment{_OPTIONAL}",
+        f"the same bound for the second moment{_OPTIONAL}",
         lower=SMALLEST,
         upper=LARGEST,
         required=False,
@@ -51,7 +54,7 @@ ASSUMPTIONS = (
         "moment_bound_1",
         r"\tilde r_1",
         GRADIENT,
-        f"the same of the first moment{_OPTIONAL}",
+        f"the same bound for the first moment{_OPTIONAL}",
         lower=SMALLEST,
         upper=LARGEST,
         required=False,
@@ -60,7 +63,8 @@ ASSUMPTIONS = (
         "lipschitz",
         "L_f",
         GRADIENT,
-        "no record's subgradient is longer anywhere in the domain; leave it out where that is not so",
+        "the length of the longest subgradient of a record anywhere in the domain; leave it out if there is no "
+        "such bound",
         lower=SMALLEST,
         upper=LARGEST,
         required=False,
@@ -69,7 +73,8 @@ ASSUMPTIONS = (
         "localization_power",
         "p",
         PURE,
-        "block i takes about n_i^p steps; chosen for the rate where it is left out, and 1 is cheapest",
+        "the power p: block i takes about n_i^p steps. If left out, p is chosen for the best rate; p = 1 needs "
+        "the fewest gradients",
         lower=1.0,
         upper=8.0,
         required=False,
@@ -81,18 +86,18 @@ PRINTED_FORMULA = (
     r"\sigma_i^2 = \frac{4 C_i^2 T_i}{\varepsilon_p^2 n_i^2},\; \varepsilon_p = \sqrt{2 \rho},\;"
     r" \rho = (\sqrt{\ln(1/\delta) + \varepsilon} - \sqrt{\ln(1/\delta)})^2"
 )
-_SETTING = "full batches of disjoint blocks as one Gaussian mechanism, replace_one"
+_SETTING = "full batches of disjoint blocks, counted as one Gaussian mechanism, replace_one"
 
 
 @dataclass(frozen=True, slots=True)
 class LocalizedSetting:
-    """The setting that the spec states.
+    """The assumptions of a spec about losses and domain.
 
     Attributes:
         problem: The constants; None if the theorem lacks one.
         missing: The names of the missing constants.
-        power: The caller's p.
-        order_constant: c of the rates.
+        power: The caller's power p; None if it is not given.
+        order_constant: The constant c of the rates.
     """
 
     problem: LocalizedProblem | None
@@ -106,9 +111,9 @@ class LocalizedRun:
     """A run of Algorithm 4 in a plan.
 
     Attributes:
-        blocks: Its blocks.
-        step_size: The step size eta; None in a plan for privacy alone.
-        localization: Its localization; None without the theorem's constants.
+        blocks: The blocks of the run.
+        step_size: The step size eta; None in a plan that was made only to compute its privacy.
+        localization: The bound's terms for this run; None without the theorem's constants.
         start: A bound on the root mean square of |w_0 - w*|; 0 without the theorem's constants.
     """
 
@@ -119,9 +124,9 @@ class LocalizedRun:
 
     @property
     def bound(self) -> float:
-        """The bound on the excess risk after the run, in loss units."""
-        assert self.localization is not None, "asked for where bounds are"
-        assert self.step_size is not None, "which there is with a localization"
+        """The bound on the excess risk after this run, in loss units."""
+        assert self.localization is not None, "called only if there are bounds"
+        assert self.step_size is not None, "a localization always has a step size"
         return self.localization.bound(self.start, self.step_size)
 
 
@@ -134,12 +139,15 @@ def solve_noise(spec: Spec) -> Steps:
     """
     refuse(
         spec,
-        sizes=f"the blocks cost the same whatever the number of their steps: {spec.unknown} cannot be solved for; "
-        "solve for noise_multiplier, and the theorem chooses blocks and steps",
+        sizes=(
+            f"{spec.unknown} cannot be solved for, because the cost of the blocks does not depend on it; solve for "
+            "noise_multiplier, and the theorem chooses blocks and steps"
+        ),
     )
     if spec.batch_size is not None:
         raise InvalidValue(
-            "a step takes its whole block, whose size follows from dataset_size: leave batch_size out",
+            "batch_size cannot be chosen, because a step takes its whole block and the block sizes follow from "
+            "dataset_size: leave batch_size out",
             code="overdetermined",
             pointer=("batch_size",),
         )
@@ -147,11 +155,11 @@ def solve_noise(spec: Spec) -> Steps:
 
 
 def read_setting(spec: Spec, algorithm: str, assumptions: Sequence[Assumption]) -> LocalizedSetting:
-    """Return the setting of a spec.
+    """Return the assumptions of a spec.
 
     Raises:
-        InvalidValue: If a constant is unknown, outside its range, or contradicts another.
-        Unsupported: If the domain is no l2 ball, or the penalty is not l2.
+        InvalidValue: If a constant is unknown or outside its range, or if constants contradict each other.
+        Unsupported: If the domain is not an l2 ball, or the penalty is not l2.
     """
     given = with_diameter(spec, algorithm)
     known = read_assumptions(assumptions, given, needed=[("dimension", spec.dimension)])
@@ -175,10 +183,10 @@ def read_setting(spec: Spec, algorithm: str, assumptions: Sequence[Assumption]) 
 def thresholds(
     spec: Spec, problem: LocalizedProblem | None, sizes: tuple[int, ...], power: float, noise_multiplier: float
 ) -> Blocks:
-    """Return the blocks with the spec's own C, or with the C_i of the theorem.
+    """Return the blocks with the spec's clip threshold C, or with the thresholds C_i of the theorem.
 
     Raises:
-        InvalidValue: If no threshold is given and none can be derived (``missing``), or blocks have too many steps.
+        InvalidValue: If no threshold is given and none can be derived (``missing``), or if a block has too many steps.
     """
     if problem is None or spec.gradient_bound is not None:
         own = clip_of(spec, None, "the theorem's assumptions")
@@ -189,7 +197,7 @@ def thresholds(
 def balanced_thresholds(
     problem: LocalizedProblem, sizes: tuple[int, ...], power: float, noise_multiplier: float
 ) -> tuple[float, ...]:
-    """Return C_i of the theorem."""
+    """Return the clip thresholds C_i of the theorem."""
     steps = Blocks(sizes, power, (1.0,) * len(sizes)).inner_iterations
     return tuple(
         problem.balanced_threshold(size, count, power, noise_multiplier)
@@ -198,7 +206,7 @@ def balanced_thresholds(
 
 
 def phase_of(event: Event, noise_multiplier: float, runs: Sequence[LocalizedRun]) -> LocalizedPhase:
-    """Return the blocks of all runs, one after the other."""
+    """Return the phase with the blocks of all runs, one after the other."""
     step_sizes: list[float] = []
     strengths: list[float] = []
     radii: list[float] = []
@@ -220,7 +228,7 @@ def phase_of(event: Event, noise_multiplier: float, runs: Sequence[LocalizedRun]
 
 
 def printed_noise(spec: Spec) -> AsPublished | None:
-    """Return Algorithm 3's noise at this spec with a verdict; None for targets that the paper does not treat."""
+    """Return the noise of Algorithm 3 at this spec with a verdict; None for targets that the paper does not treat."""
     rho = rho_of(spec.target)
     if rho is None:
         return None
@@ -230,7 +238,7 @@ def printed_noise(spec: Spec) -> AsPublished | None:
     return AsPublished(verdict, why, source, PRINTED_FORMULA, noise_multiplier=printed)
 
 
-#: The constants that these algorithms' examples assume.
+#: The constants in the examples of these algorithms.
 EXAMPLE_CONSTANTS = {
     "diameter": 2.0,
     "moment_order": 4.0,

@@ -1,4 +1,5 @@
-r"""Coordinate-wise medians of means (Lemmas 52 and 57 to 59): the number of groups that they need, and their error.
+r"""This module bounds the error of coordinate-wise medians of means, and the number of groups that they need (Lemmas 52
+and 57 to 59).
 
 **Setting.** n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$, $\|\nu\| \le L$, and in each coordinate
 $\mathbb{E}|x_j - \nu_j|^k \le \gamma$, $k \ge 2$. Coordinates are clamped to $[-\tau, \tau]$ with $\tau \ge 2L$; each
@@ -29,13 +30,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-#: Twice the square of 0.99 - 1/2, as Hoeffding's inequality needs.
+#: The exponent of Hoeffding's inequality per group: twice the square of 0.99 - 1/2.
 _HOEFFDING = 0.4802
 
 
 def groups_needed(dimension: int, failure_probability: float) -> int:
-    """Return an m that suffices: if 99% of so many groups are good on average, more than half are good with high
-    probability.
+    """Return a number m of groups that suffices: if each of m groups is good with probability 99%, more than half of
+    them are good with high probability.
 
     >>> groups_needed(5, 1e-3)
     20
@@ -44,7 +45,7 @@ def groups_needed(dimension: int, failure_probability: float) -> int:
 
 
 def groups_printed(dimension: int, failure_probability: float) -> int:
-    """Return the paper's m.
+    """Return the paper's number m of groups.
 
     >>> groups_printed(5, 1e-3)
     199
@@ -55,7 +56,8 @@ def groups_printed(dimension: int, failure_probability: float) -> int:
 def noise_stddev_on_medians(
     noise_multiplier: float, truncation_radius: float, dimension: int, group_size: int
 ) -> float:
-    """Return the noise on a group's mean: the multiplier times the norm sqrt(d) tau of a clamped record, over b.
+    """Return the standard deviation of the noise on a group's mean: the multiplier times sqrt(d) tau / b, where sqrt(d)
+    tau bounds the norm of a clamped record.
 
     >>> round(noise_stddev_on_medians(2.0, 4.0, 5, 20) ** 2, 12)
     0.8
@@ -73,9 +75,9 @@ class MedianOfMeans:
         group_size: The number b of records in a group.
         dimension: The dimension d.
         moment_order: The moment order k, at least 2.
-        coordinate_moment: gamma^(1/k), in the records' unit.
-        failure_probability: The failure probability zeta. One half is for these medians, the other for the noise added
-            to them.
+        coordinate_moment: The bound gamma^(1/k) on the k-th central moment, in the records' unit.
+        failure_probability: The failure probability zeta. One half of it is for these medians, the other half for the
+            noise added to them.
 
     >>> medians = MedianOfMeans(4.0, 20, 500, 5, 3.0, 0.5, 1e-3)
     >>> round(medians.bias, 10), round(medians.printed_bias, 10), round(medians.bad_group_probability, 4)
@@ -92,47 +94,55 @@ class MedianOfMeans:
 
     @property
     def bias(self) -> float:
-        """The bias beta, of each coordinate."""
+        """The bound beta on the bias of each coordinate."""
         k = self.moment_order
         return self._bias((k - 1.0) * math.log1p(-1.0 / k) - math.log(k))
 
     @property
     def printed_bias(self) -> float:
-        """The bias as the paper prints it: 10 gamma (2 / tau)^(k-1)."""
+        """The paper's bound on the bias, 10 gamma (2 / tau)^(k-1)."""
         return self._bias(math.log(10.0))
 
     @property
     def bad_group_probability(self) -> float:
-        """The probability p: if groups are bad with this probability, the median is bad with probability at most zeta /
-        (2 d)."""
+        """The number p: if each group is bad with probability at most p, the median is bad with probability at most
+        zeta / (2 d).
+        """
         tail = -2.0 * _log_tail(self.dimension, self.failure_probability) / self.groups
-        # (1 - sqrt(1 - e)) / 2 without cancellation.
+        # This computes (1 - sqrt(1 - e)) / 2 without cancellation, with e = exp(tail).
         return 0.5 * math.exp(tail) / (1.0 + math.sqrt(-math.expm1(tail)))
 
     def deviation(self, noise_variance: float = 0.0) -> float:
-        """Bound each median's deviation from its mean, with probability at least 1 - zeta / 2 and apart from bias.
+        """Return a bound on each median's deviation, not counting bias, that holds with probability at least 1 - zeta /
+        2.
 
         Args:
-            noise_variance: The variance of independent noise of mean 0 on every group's mean.
+            noise_variance: The variance of independent noise with mean 0 on every group's mean.
         """
         spread = min(self.coordinate_moment, self.truncation_radius)
         p = self.bad_group_probability
         return math.sqrt((spread**2 / self.group_size + noise_variance) / p) if p > 0.0 else math.inf
 
     def error(self, noise_variance: float = 0.0) -> float:
-        """Return sqrt(d) (beta + deviation), a bound in the l2 norm, with probability at least 1 - zeta / 2."""
+        """Return the bound sqrt(d) (beta + deviation) on the l2 error, which holds with probability at least 1 - zeta /
+        2.
+        """
         return math.sqrt(self.dimension) * (self.bias + self.deviation(noise_variance))
 
     @property
     def printed_error(self) -> float | None:
-        """The printed error 10 sqrt(d) (gamma^(1/k) / sqrt(b) + gamma (2/tau)^(k-1)); None with too few groups."""
+        """The printed bound 10 sqrt(d) (gamma^(1/k) / sqrt(b) + gamma (2/tau)^(k-1)) on the error; None with too few
+        groups.
+        """
         if self.groups < groups_needed(self.dimension, self.failure_probability):
             return None
         deviation = 10.0 * self.coordinate_moment / math.sqrt(self.group_size)
         return math.sqrt(self.dimension) * (deviation + self.printed_bias)
 
     def _bias(self, log_constant: float) -> float:
-        """Return ``constant`` g (2 g / tau)^(k-1), computed in logarithms, since gamma = g^k overflows for large k."""
+        """Return ``constant`` g (2 g / tau)^(k-1), computed by logarithms, because gamma = g^k overflows for large
+        k.
+        """
         k, g = self.moment_order, self.coordinate_moment
         exponent = log_constant + (k - 1.0) * math.log(2.0 * g / self.truncation_radius)
         return g * math.exp(exponent) if exponent < 700.0 else math.inf
@@ -141,13 +151,13 @@ class MedianOfMeans:
 def balanced_radius(
     dimension: int, moment_order: float, coordinate_moment: float, noise_per_radius: float, mean_bound: float
 ) -> float:
-    r"""Return the tau at which bias and noise together are least, or 2 L if that is larger.
+    r"""Return the tau that minimises the sum of bias and noise, or 2 L if that is larger.
 
     The minimum of $\sqrt d\,\kappa_k \gamma (2/\tau)^{k-1} + N \tau$ is at
     $\tau = 2 \gamma^{1/k} \left((k-1) \kappa_k \sqrt d / (2 N)\right)^{1/k}$.
 
     Args:
-        noise_per_radius: N: the length of the noise that is added to the medians, per unit of tau.
+        noise_per_radius: The number N: the length of the noise that is added to the medians, per unit of tau.
         mean_bound: The bound L on the mean.
 
     >>> tau = balanced_radius(5, 3.0, 0.5, 0.01, 0.0)
@@ -162,8 +172,8 @@ def balanced_radius(
 
 
 def normal_length(dimension: int, failure_probability: float) -> float:
-    """Return a length that a standard normal vector exceeds with probability zeta / 2 at most: sqrt(d) + sqrt(2 ln(2 /
-    zeta)).
+    """Return sqrt(d) + sqrt(2 ln(2 / zeta)), a length that a standard normal vector exceeds with probability at most
+    zeta / 2.
 
     >>> round(normal_length(4, 2.0 * math.exp(-2.0)), 12)
     4.0
@@ -172,7 +182,7 @@ def normal_length(dimension: int, failure_probability: float) -> float:
 
 
 def medians_rate(dimension: int, moment_order: float, coordinate_moment: float, radius: float, records: int) -> float:
-    """Return Lemma 52's order of the bias, without logarithms: sqrt(d) (gamma^(1/k)/sqrt(n) + gamma (2/tau)^(k-1)).
+    """Return the rate of the bias by Lemma 52, without logarithms: sqrt(d) (gamma^(1/k)/sqrt(n) + gamma (2/tau)^(k-1)).
 
     >>> round(medians_rate(4, 2.0, 1.0, 10.0, 100), 12)
     0.6

@@ -1,4 +1,4 @@
-"""Algorithm 12 for a plan: the recommended numbers and the bounds on its error, each with its source."""
+"""This module states the recommended numbers and the error bounds of Algorithm 12 for a plan, each with its source."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from calibrators.lowy_razaviyayn.zcdp import paper_rho
 from calibrators.phases.median_of_means import MedianPhase
 from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
 
-#: The units of squared distances between means.
+#: The units of a squared distance between means.
 _SQUARED = Units(loss=2, parameter=-2)
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
+    "the records are independent and identically distributed, and dataset_size is their number",
     "each coordinate has a k-th central moment of at most gamma, and the mean's norm is at most L",
 )
-_TOO_SMALL = "tau >= 2 L, which fails here"
-_TOO_FEW = "m >= ln(2 d / zeta) / 0.4802, which fails here"
+_TOO_SMALL = "tau >= 2 L; this does not hold here"
+_TOO_FEW = "m >= ln(2 d / zeta) / 0.4802; this does not hold here"
 _BIAS = r"\beta = \tfrac{(k-1)^{k-1}}{k^k} \gamma (2/\tau)^{k-1}"
 _DEVIATION = r"\tfrac{\min(\gamma^{1/k}, \tau)}{\sqrt{b p}}"
 _P = r"p = \tfrac12 \left(1 - \sqrt{1 - (\zeta/(2d))^{2/m}}\right)"
@@ -30,13 +30,13 @@ _PRINTED = r"10 \sqrt d \left(\gamma^{1/k}/\sqrt b + \gamma (2/\tau)^{k-1}\right
 
 @dataclass(frozen=True, slots=True)
 class PlannedMedians:
-    """A plan of this algorithm, with the known facts about the records.
+    """A plan of this algorithm, together with what is known about the records.
 
     Attributes:
-        phase: The only phase.
+        phase: The plan's single phase.
         noise_multiplier: The noise multiplier z.
         records: The number n of records.
-        medians: The medians before noise.
+        medians: The medians before noise is added.
         mean_bound: The bound L on the mean.
         order_constant: The order constant c.
     """
@@ -49,11 +49,13 @@ class PlannedMedians:
     order_constant: float
 
     def warnings(self) -> tuple[str, ...]:
-        """Return sentences for numbers that are left out."""
+        """Return sentences about numbers that are left out."""
         return warnings_of(self.phase.truncation_radius, self.mean_bound)
 
     def utility(self) -> tuple[Provenance, ...]:
-        """Return bounds that hold with a probability, biases, the noise, and rates that are known up to constants."""
+        """Return bounds on the error with their probabilities, bounds on the bias, the noise, and rates that are known
+        only up to constants.
+        """
         medians, derived, exact = self.medians, ProvenanceKind.DERIVED, ProvenanceKind.EXACT
         noise = self.phase.noise_stddev * normal_length(self.phase.dimension, medians.failure_probability)
         few = () if medians.printed_error is not None else (_TOO_FEW,)
@@ -84,7 +86,7 @@ class PlannedMedians:
                 r"d \sigma^2 = d^2 z^2 \tau^2/b^2",
                 f"{PAPER}, Algorithm 12",
                 exact,
-                ("of all coordinates together",),
+                ("the bound is for all coordinates together",),
                 units=_SQUARED,
             ),
             *self._rates(),
@@ -97,7 +99,7 @@ class PlannedMedians:
         rate = medians_rate(d, k, g, radius, self.records)
         squared = rate**2 + d * self.phase.noise_stddev**2
         formula = r"R = \sqrt d \left(\gamma^{1/k}/\sqrt n + \gamma (2/\tau)^{k-1}\right)"
-        words = (*HOLDS, f"order_constant c = {c:g}", "logarithms are left out", *self._outside)
+        words = (*HOLDS, f"order_constant c = {c:g}", "the rate is without logarithms", *self._outside)
         found = (
             ("bias_rate", c * rate, rf"c R,\; {formula}", GRADIENT),
             ("mean_squared_error_rate", c * squared, rf"c (R^2 + d\sigma^2),\; {formula}", _SQUARED),
@@ -127,8 +129,8 @@ class PlannedMedians:
             f"{PAPER}, Theorem 8 (its mean estimation, under Assumption 3)",
             ProvenanceKind.ORDER,
             (
-                "of the squared error, for the worst law of records with these k and gamma and every algorithm with "
-                "the zCDP that this plan's noise has when a record is replaced",
+                "a lower bound on the squared error for the worst distribution of records with these k and "
+                "gamma, for every algorithm that is as private as this plan in zCDP when a record is replaced",
                 f"order_constant c = {c:g}",
                 *outside,
             ),
@@ -141,8 +143,9 @@ class PlannedMedians:
     def _length(
         self, name: str, value: float | None, formula: str, kind: ProvenanceKind, words: tuple[str, ...]
     ) -> Provenance:
-        """Return a bound on the distance from the mean. It is at most L, because the point 0 is within L without
-        reading a record."""
+        """Return a bound on the distance from the mean. The bound is vacuous if it is at least L, because the point 0
+        is within L of the mean.
+        """
         kept = value if self._is_covered else None
         return Provenance(
             name,
@@ -165,10 +168,10 @@ class PlannedMedians:
 
 
 def recommended(groups: int, radius: float | None) -> tuple[Provenance, ...]:
-    """Return the step, an m that suffices, and tau if the moments are known."""
+    """Return the recommended numbers: one step, an m that suffices, and tau if the moments are known."""
     derived = ProvenanceKind.DERIVED
     found = (
-        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 12 (as one step: derived)", derived),
+        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 12 (written as one step: derived)", derived),
         Provenance(
             "num_groups",
             float(groups),

@@ -1,4 +1,6 @@
-"""The spec of coordinate-wise medians of means, with their groups and radius, read and checked."""
+"""This module reads and checks the spec of coordinate-wise medians of means, with the number of groups and the
+radius.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ TRUNCATION_RADIUS = Assumption(
     "truncation_radius",
     r"\tau",
     GRADIENT,
-    "every coordinate of a record is clamped to [-tau, tau]; from the moments where it is left out",
+    "the radius tau: every coordinate of a record is clamped to [-tau, tau]. If left out, tau is computed from "
+    "the moments",
     lower=SMALLEST,
     upper=LARGEST,
     required=False,
@@ -25,7 +28,7 @@ NUM_GROUPS = Assumption(
     "num_groups",
     "m",
     PURE,
-    "how many groups of records have a mean of their own; ceil(ln(2 d / zeta) / 0.4802) where it is left out",
+    "the number of groups of records; if left out, ceil(ln(2 d / zeta) / 0.4802)",
     lower=1.0,
     upper=float(MAX_GROUPS),
     required=False,
@@ -34,7 +37,7 @@ MEAN_BOUND = Assumption(
     "mean_bound",
     "L",
     GRADIENT,
-    "the mean of the records' distribution is no longer than this",
+    "upper bound on the l2 norm of the mean of the records' distribution",
     lower=SMALLEST,
     upper=LARGEST,
 )
@@ -42,13 +45,13 @@ COORDINATE_MOMENT_BOUND = replace(
     MOMENT_BOUND,
     name="coordinate_moment_bound",
     symbol=r"\gamma^{1/k}",
-    meaning="of each coordinate about its mean: E[|x_j - nu_j|^k]^(1/k) <= gamma^(1/k)",
+    meaning="the bound on the k-th central moment of each coordinate: E[|x_j - nu_j|^k]^(1/k) <= gamma^(1/k)",
 )
 FAILURE_PROBABILITY = Assumption(
     "failure_probability",
     r"\zeta",
     PURE,
-    "with what probability the error may be larger than its bound",
+    "the probability with which the error may be larger than its bound",
     lower=1e-12,
     upper=0.5,
     required=False,
@@ -57,7 +60,7 @@ FAILURE_PROBABILITY = Assumption(
 ASSUMPTIONS = (
     TRUNCATION_RADIUS,
     NUM_GROUPS,
-    replace(MOMENT_ORDER, meaning="how many central moments of each coordinate are bounded; a real number"),
+    replace(MOMENT_ORDER, meaning="the order k of the bounded central moment of each coordinate; a real number"),
     COORDINATE_MOMENT_BOUND,
     MEAN_BOUND,
     FAILURE_PROBABILITY,
@@ -66,26 +69,27 @@ ASSUMPTIONS = (
 
 
 def read_groups(spec: Spec, known: Given, sufficient: int) -> int:
-    """Return m: the caller's, or one that suffices.
+    """Return the number m of groups: the caller's number, or one that suffices.
 
     Raises:
-        InvalidValue: If the number of groups is no whole number, or there are fewer records than groups.
+        InvalidValue: If the number of groups is not a whole number, or if there are fewer records than groups.
     """
     stated = known.get("num_groups")
     groups = sufficient if stated is None else int(stated)
     if stated is not None and stated != groups:
         raise InvalidValue(f"num_groups must be a whole number, got {stated!r}", pointer=("assumptions", "num_groups"))
     if groups > spec.dataset_size:
-        words = "suffice at this failure_probability" if stated is None else "were asked for"
+        words = "are needed for this failure_probability" if stated is None else "were asked for"
         raise InvalidValue(
-            f"{groups} groups {words}, and there are {spec.dataset_size} records: take fewer groups",
+            f"num_groups is too large: {groups} groups {words}, but there are only {spec.dataset_size} records. "
+            "Take fewer groups",
             pointer=("assumptions", "num_groups"),
         )
     return groups
 
 
 def read_radius(known: Given, preset: float | None) -> float:
-    """Return tau: the caller's, or the preset.
+    """Return the radius tau: the caller's number, or the preset.
 
     Raises:
         InvalidValue: If it is not given and no preset can choose it.
@@ -93,7 +97,8 @@ def read_radius(known: Given, preset: float | None) -> float:
     radius = known.get("truncation_radius") or preset
     if radius is None:
         raise InvalidValue(
-            f"truncation_radius is needed: it follows from {', '.join(known.missing)}, which are missing",
+            f"truncation_radius is needed, because {', '.join(known.missing)}, from which it could be computed, "
+            "are missing",
             code="missing",
             pointer=("assumptions", "truncation_radius"),
         )
@@ -107,7 +112,7 @@ def medians_of(known: Given, dimension: int, groups: int, group_size: int, radiu
 
 
 def best_radius(known: Given, dimension: int, noise_per_radius: float) -> float:
-    """Return tau at which bias and noise together are least.
+    """Return the tau that minimises the sum of bias and noise.
 
     Args:
         noise_per_radius: The length of the noise that is added to the medians, per unit of tau.
@@ -121,6 +126,6 @@ def warnings_of(radius: float, mean_bound: float) -> tuple[str, ...]:
     if radius >= 2.0 * mean_bound:
         return ()
     return (
-        f"the theorem needs a truncation_radius of at least 2 L = {2.0 * mean_bound:g}, and this one is {radius:g}. "
-        "The bounds on the error are left out.",
+        f"truncation_radius is {radius:g}, but the theorem needs at least 2 L = {2.0 * mean_bound:g}. The "
+        "bounds on the error are left out.",
     )

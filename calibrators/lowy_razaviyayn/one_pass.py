@@ -1,5 +1,5 @@
-"""Shared code of the paper's one-pass algorithms: noise, rounds, batches and clip threshold of a spec, and the errors
-of a planned pass that theorems use.
+"""This module is shared by the paper's one-pass algorithms. It computes the noise, rounds, batches and clip threshold
+of a spec, and the errors of a planned pass.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from calibrators.plan import Clip, Phase
 from calibrators.refusals import refuse
 from calibrators.spec import Spec
 
-FIXED_BATCHES = "batches have the same size, which fails under add_or_remove_one"
+FIXED_BATCHES = "all batches have the same size; this does not hold under add_or_remove_one"
 
-#: Bounds are added up round by round.
+#: The most rounds of a pass. Bounds are added up round by round, so their computation takes time for each round.
 MAX_ROUNDS = 100_000
-#: The relations under which one pass costs one mechanism. The first is the paper's.
+#: The relations under which one pass costs as much as one mechanism. The first is the paper's.
 RELATIONS = (
     NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.REPLACE_SPECIAL,
@@ -32,7 +32,7 @@ RELATIONS = (
 
 
 class Preset(Protocol):
-    """The values that a theorem chooses if the spec leaves them open."""
+    """The functions by which a theorem chooses values that the spec leaves open."""
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int: ...
 
@@ -41,11 +41,11 @@ class Preset(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The spec's sizes, filled in.
+    """The sizes and the clip threshold of a pass, with nothing left open.
 
     Attributes:
-        iterations: The paper's T.
-        batch_size: The batch size s, of each round.
+        iterations: The number T of the paper.
+        batch_size: The batch size s of each round.
         bound: The clip threshold C.
     """
 
@@ -56,14 +56,15 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatches:
-    """The oracle's calls in a planned pass.
+    """The calls of the mean oracle in a planned pass.
 
     Attributes:
-        phase: The steps, which need no step size yet.
+        phase: The steps of the pass. They need no step size here.
         dimension: The dimension d.
-        moments: The moments of the gradients that are clipped.
+        moments: The moments of the gradients, before clipping.
         dataset_size: The number n of records.
-        relation: The neighbouring relation, which decides whether batches are cut or drawn.
+        relation: The neighbouring relation. It decides whether batches are cut from the records, or whether each record
+            draws its batch.
     """
 
     phase: Phase
@@ -74,27 +75,27 @@ class PlannedBatches:
 
     @property
     def oracle(self) -> MeanOracle:
-        """One call on a batch of fixed size."""
+        """The mean oracle for a batch of fixed size."""
         bound = self.phase.gradient_bound.contribution_bound
         return MeanOracle(bound, self.phase.divisor, self._noise_multiplier, self.dimension, self.moments)
 
     @property
     def paper_epsilon(self) -> float:
-        """epsilon_p of the noise."""
+        """The paper's epsilon_p for the plan's noise."""
         return paper_epsilon(self._noise_multiplier)
 
     @property
     def rho(self) -> float:
-        """The zCDP of the pass when a record is replaced."""
+        """The rho of the pass in zCDP when a record is replaced."""
         return paper_rho(self._noise_multiplier)
 
     @property
     def are_drawn(self) -> bool:
-        """Return whether records draw their batches, so that batches vary in size."""
+        """Return whether each record draws its batch. If so, batches vary in size."""
         return self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def errors(self) -> tuple[Vector, float]:
-        """Bound the root mean square bias and the variance of every step, with sharp constants."""
+        """Return bounds on the root mean square bias and on the variance of every step, with sharp constants."""
         if self.are_drawn:
             return errors_of_drawn_batches(self.oracle, self.phase.steps, self.dataset_size)
         return constant_errors(self.oracle, self.phase.steps)
@@ -105,40 +106,46 @@ class PlannedBatches:
 
 
 def check_unknown(spec: Spec) -> None:
-    """Refuse to solve for a size on which the privacy of one pass does not depend.
+    """Refuse to solve for the number of steps or the batch size, because the privacy of one pass does not depend on
+    them.
 
     Raises:
         Unsupported: If the number of steps or the batch size is solved for.
     """
     refuse(
         spec,
-        sizes="one pass over disjoint batches costs the same whatever the number of its steps: "
-        f"{spec.unknown} cannot be solved for; leave it to the preset, or give iterations",
+        sizes=(
+            f"{spec.unknown} cannot be solved for, because the cost of one pass over disjoint batches does not "
+            "depend on it; leave it to the preset, or give iterations"
+        ),
     )
 
 
 def solve_pass(spec: Spec, rounds: int) -> Steps:
-    """Return the pass. Its noise is the same for every number of rounds, but its event states that number."""
+    """Return the steps of the pass with the noise that meets the target. The noise is the same for every number of
+    rounds, but the event states this number.
+    """
     return solve_steps(spec, gaussian_event(spec), iterations=rounds, batch_size=max(1, spec.dataset_size // rounds))
 
 
 def choose(
     spec: Spec, preset: Preset | None, paper_epsilon: float, *, preset_words: str, extra_rounds: int = 0
 ) -> Chosen:
-    """Return T, batches of floor(n / rounds) records, and C: the spec's own values, or else the preset's.
+    """Return T, the batch size floor(n / rounds), and C. They are the spec's values, or the preset's if the spec leaves
+    them open.
 
     Args:
-        preset: The preset; None if assumptions of the theorem are missing.
-        paper_epsilon: The paper's epsilon of the noise that the engine found.
-        preset_words: The preset's formula for T.
-        extra_rounds: The number of rounds beside T.
+        preset: The preset; None if constants of the theorem are missing.
+        paper_epsilon: The paper's epsilon_p for the noise that the engine found.
+        preset_words: The preset's formula for T, in words.
+        extra_rounds: The number of rounds in addition to T.
 
     Raises:
-        InvalidValue: If there are more rounds than records or than `MAX_ROUNDS`, a different batch size is given, or a
-            number that no preset fills in is missing.
+        InvalidValue: If there are more rounds than records or than `MAX_ROUNDS`; if a different batch size is given; or
+            if a number is missing that no preset chooses.
     """
     n = spec.dataset_size
-    each, number = "each round", "the number of rounds, which without the assumptions"
+    each, number = "each round", "the number of rounds, which without the theorem's assumptions"
     if extra_rounds:
         each, number = "each of iterations + 1 rounds", "T of T + 1 rounds, which without the theorem's assumptions"
     if spec.iterations is not None:
@@ -151,7 +158,7 @@ def choose(
     if iterations > most:
         asked = "got " if spec.iterations is not None else f"the preset, {preset_words}, is "
         raise InvalidValue(
-            f"iterations must be at most {most}: {each} needs records of its own, and there are at most "
+            f"iterations must be at most {most}: {each} needs at least one record, and there can be at most "
             f"{MAX_ROUNDS} rounds; {asked}{iterations}",
             code="too_few_records" if rounds > n else None,
             pointer=("iterations",),
@@ -159,7 +166,7 @@ def choose(
     size = n // rounds
     if spec.batch_size not in (None, size):
         raise InvalidValue(
-            f"batch_size follows from one pass in {rounds} rounds: leave it out (it is {size})",
+            f"batch_size must be {size}, because one pass in {rounds} rounds determines it: leave it out",
             code="overdetermined",
             pointer=("batch_size",),
         )
@@ -170,11 +177,11 @@ def choose(
 
 
 def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
-    """Return the spec's own clip threshold, or the preset's.
+    """Return the spec's clip threshold, or the preset's if the spec has none.
 
     Args:
         preset: The preset's threshold; None if it cannot be computed.
-        needs: The constants from which it would be computed.
+        needs: The constants from which the preset would be computed, in words.
 
     Raises:
         InvalidValue: If it is not given and no preset can choose it.
@@ -183,7 +190,7 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
         return spec.clip
     if preset is None:
         raise InvalidValue(
-            f"gradient_bound is needed: without {needs} there is no preset for max_grad_norm",
+            f"gradient_bound is needed, because without {needs} no preset can choose max_grad_norm",
             code="missing",
             pointer=("gradient_bound",),
         )
@@ -191,17 +198,18 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
 
 
 def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
-    """Return the spec's constants, with the domain's diameter if only the domain was given.
+    """Return the spec's constants. If the spec gives a domain but no diameter, the constants include the domain's
+    diameter.
 
     Raises:
-        InvalidValue: If the diameter that is stated is smaller than the domain's.
-        Unsupported: If the domain is no l2 ball.
+        InvalidValue: If the stated diameter is smaller than the domain's diameter.
+        Unsupported: If the domain is not an l2 ball.
     """
     if spec.domain is None:
         return spec.assumptions
     if not isinstance(spec.domain, L2Ball):
         raise Unsupported(
-            f"{algorithm} projects on an l2_ball, not on {spec.domain.kind}",
+            f"the domain of {algorithm} must be an l2_ball, not {spec.domain.kind}",
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )
@@ -209,30 +217,31 @@ def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
     stated = spec.assumptions.get("diameter")
     if isinstance(stated, int | float) and stated < across * (1.0 - 1e-12):
         raise InvalidValue(
-            f"diameter must be at least twice the domain's radius, {across:g}, got {stated!r}",
+            f"diameter must be at least {across:g}, which is twice the domain's radius; got {stated!r}",
             pointer=("assumptions", "diameter"),
         )
     return {"diameter": across, **spec.assumptions}
 
 
 def ball(spec: Spec, diameter: float | None) -> L2Ball | None:
-    """Return the spec's domain, or the ball of the diameter; None if neither is known."""
+    """Return the spec's domain, or the ball around 0 with this diameter; None if neither is known."""
     if isinstance(spec.domain, L2Ball):
         return spec.domain
     return None if diameter is None else L2Ball(0.5 * diameter)
 
 
 def l2_strength(spec: Spec, algorithm: str) -> float:
-    """Return the strength of the penalty whose gradient is added outside the clip; 0 without one.
+    """Return the strength of the penalty, whose gradient is added after clipping; 0 without a penalty.
 
     Raises:
-        Unsupported: If the penalty has no gradient everywhere.
+        Unsupported: If the penalty is not an l2 penalty, and so does not have a gradient everywhere.
     """
     if spec.penalty is None:
         return 0.0
     if not isinstance(spec.penalty, L2Penalty):
         raise Unsupported(
-            f"{algorithm} adds the gradient of an l2 penalty; {spec.penalty.kind} has none",
+            f"the penalty of {algorithm} must be l2, not {spec.penalty.kind}, because the algorithm adds the "
+            "penalty's gradient",
             code="unsupported_penalty",
             pointer=("penalty", "kind"),
         )

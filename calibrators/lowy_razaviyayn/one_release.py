@@ -1,4 +1,4 @@
-"""Shared code of algorithms that release one mean of all records: one step of size 1, with its own clip threshold."""
+"""This module is shared by algorithms that release one mean of all records. They take one step of size 1."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from calibrators.spec import Spec
 
 
 def check_one_step(spec: Spec, name: str) -> None:
-    """Refuse requests that do not fit a single release about all records.
+    """Refuse specs that do not fit a single release of a mean of all records.
 
     Raises:
         InvalidValue: If the spec asks for more than one step, a batch that is not all records, or a step size other
             than 1.
         Unsupported: If the number of steps or the batch size is solved for, or if a domain or a penalty is given.
     """
-    refuse(spec, sizes=f"{name} reads all records in one step: there is no {spec.unknown} to solve for")
+    refuse(spec, sizes=f"{spec.unknown} cannot be solved for, because {name} always takes one step with all records")
     for field, value, only in (
         ("iterations", spec.iterations, 1),
         ("batch_size", spec.batch_size, spec.dataset_size),
@@ -27,8 +27,8 @@ def check_one_step(spec: Spec, name: str) -> None:
     ):
         if value not in (None, only):
             raise InvalidValue(
-                f"{name} takes one step of size 1 with all {spec.dataset_size} records: leave {field} out (it is "
-                f"{only}), got {value!r}",
+                f"{field} must be {only}, because {name} takes one step of size 1 with all {spec.dataset_size} "
+                f"records; leave it out. Got {value!r}",
                 code="overdetermined",
                 pointer=(field,),
             )
@@ -38,16 +38,17 @@ def check_one_step(spec: Spec, name: str) -> None:
     ):
         if given is not None:
             raise Unsupported(
-                f"{name} has no {field}: {instead}, which costs no privacy",
+                f"{name} takes no {field}; {instead} instead, which costs no privacy",
                 code=f"unsupported_{field}",
                 pointer=(field, "kind"),
             )
 
 
 def balanced_threshold(moments: Moments, noise_multiplier: float, dataset_size: int, dimension: int) -> float:
-    """Return C = r_k (epsilon_p n / sqrt(d))^(1/k), epsilon_p = 2/z: noise and squared bias cost about the same.
+    """Return C = r_k (epsilon_p n / sqrt(d))^(1/k) with epsilon_p = 2/z. With this C, noise and squared bias contribute
+    about equally to the error.
 
-    These are Theorems 9 and 11 of the paper for one round.
+    This is the threshold of Theorems 9 and 11 of the paper for one round.
 
     >>> round(balanced_threshold(Moments(2.0, 3.0), 2.0, 400, 16), 9)
     30.0

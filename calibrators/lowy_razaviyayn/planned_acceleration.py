@@ -1,4 +1,6 @@
-"""Theorem 9 for a plan: the recommended numbers and the bounds on the excess risk, each with its source."""
+"""This module applies Theorem 9 to a plan. It states the recommended numbers and the bounds on the excess risk, each
+with its source.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +13,29 @@ from calibrators.lowy_razaviyayn.planned_risk import PlannedRisk
 from calibrators.provenance import GRADIENT, STEP, Provenance, ProvenanceKind
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
-    "the population loss is convex and beta-smooth on the ball, the penalty included",
+    "the records are independent and identically distributed, and dataset_size is their number",
+    "the population loss, including the penalty, is convex and beta-smooth on the ball",
     "at every point of the ball the clipped gradients have k-th moments of at most r_k^k",
 )
-_OWN_STEPS = "the step size is the recommended one, which fails here"
-_LONG_STEPS = "the step size is at most 1/(4 beta), which fails here"
+_OWN_STEPS = "the step size is the recommended one; this does not hold here"
+_LONG_STEPS = "the step size is at most 1/(4 beta); this does not hold here"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedAcceleration(PlannedRisk):
-    """A plan of this algorithm, with the facts that its theorem needs.
+    """A plan of this algorithm, together with the constants that its theorem needs.
 
     Attributes:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
 
-    The caller's own ``step_size`` is 1 / (2 eta).
+    A ``step_size`` that the caller gives is 1 / (2 eta).
     """
 
     problem: ConvexSmoothProblem
 
     @property
     def recommended_step_size(self) -> float:
-        """1 / (2 eta) with the eta that minimises the closed form at the plan's T, C and noise."""
+        """The step size 1 / (2 eta), with the eta that minimises the closed form at the plan's T, C and noise."""
         return 0.5 / self.problem.inverse_step(self._iterations, self.batches.oracle)
 
     @property
@@ -53,7 +55,7 @@ class PlannedAcceleration(PlannedRisk):
         return self.problem.covers_closed_form(self._used_step_size) and not self.batches.are_drawn
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """Return T, s, C and the step sizes that the theorem would take with this plan's noise."""
+        """Return the T, s, C and step sizes that the theorem chooses for this plan's noise."""
         p, n, epsilon_p = self.problem, self.batches.dataset_size, self.batches.paper_epsilon
         printed = 0.5 / p.printed_inverse_step(self._iterations, self.batches.oracle)
         exact, theorem = ProvenanceKind.EXACT, f"{PAPER}, Theorem 9"
@@ -108,9 +110,11 @@ class PlannedAcceleration(PlannedRisk):
         if self._is_covered:
             value = self.problem.evaluated_bound(self._inverse_step, *self.batches.errors())
         drawn = (
-            ("B_t and Sigma^2 are those of batches that are drawn, whose sizes vary",) if self.batches.are_drawn else ()
+            ("B_t and Sigma^2 are for batches that records draw at random, so batch sizes vary",)
+            if self.batches.are_drawn
+            else ()
         )
-        long = () if self._is_covered else ("the step size is at most 1/(2 beta), which fails here",)
+        long = () if self._is_covered else ("the step size is at most 1/(2 beta); this does not hold here",)
         return self._risk(
             "excess_risk_bound",
             value,
@@ -160,7 +164,7 @@ class PlannedAcceleration(PlannedRisk):
             r" x = \tfrac{\beta D}{r_k},\; a = \tfrac{\sqrt d}{\varepsilon_p n}",
             f"{PAPER}, Theorem 9",
             ProvenanceKind.ORDER,
-            (*HOLDS, f"order_constant c = {c:g}", "T and C of the preset", *outside),
+            (*HOLDS, f"order_constant c = {c:g}", "T and C are the preset's", *outside),
         )
 
     def _lower_bound(self) -> Provenance:
@@ -170,8 +174,8 @@ class PlannedAcceleration(PlannedRisk):
             r"\tfrac{r_k D}{2} \max\left\{\tfrac{1}{2\sqrt{6n}},\, \tfrac12 q^{(k-1)/k}\right\},\;"
             r" q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
             "Theorem 7",
-            "of the worst problem with these k, r_k and D, whose losses are linear, for every algorithm with the "
-            "zCDP that this plan's noise has when a record is replaced",
+            "a lower bound on the worst problem with these k, r_k and D (its losses are linear), for every "
+            "algorithm that is as private as this plan in zCDP when a record is replaced",
         )
 
     def _lower_rate(self) -> Provenance:
@@ -181,7 +185,7 @@ class PlannedAcceleration(PlannedRisk):
             r"c\, r_k D \left(n^{-1/2} + \min\left\{1, \tfrac{\sqrt d}{\sqrt\rho n}\right\}^{(k-1)/k}\right),\;"
             r" \rho = 2/z^2",
             "Theorem 7",
-            "of the worst problem with these k, r_k and D",
+            "the lower rate for the worst problem with these k, r_k and D",
         )
 
     @property

@@ -1,4 +1,6 @@
-"""Theorem 20 for a plan: the recommended numbers and the bounds on the excess risk, each with its source."""
+"""This module applies Theorem 20 to a plan. It states the recommended numbers and the bounds on the excess risk, each
+with its source.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,24 @@ from calibrators.lowy_razaviyayn.proximal_pl import ProximalPlProblem
 from calibrators.provenance import GRADIENT, STEP, Provenance, ProvenanceKind
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
-    "the population loss without the penalty is beta-smooth; with the penalty and on the domain it is mu-proximal-PL",
+    "the records are independent and identically distributed, and dataset_size is their number",
+    (
+        "the population loss without the penalty is beta-smooth; with the penalty and on the domain, it satisfies "
+        "the proximal PL inequality with mu"
+    ),
     "at every point of the domain, and at the start, the clipped gradients have k-th moments of at most r_k^k",
-    "the risk of the start is at most the initial gap above the least one",
+    "the risk at the start exceeds the minimum by at most the initial gap",
 )
-_OWN_STEPS = "the step size is 1/(2 beta), which fails here"
-_LONG_STEPS = "the step size is at most 1/beta, which fails here"
+_OWN_STEPS = "the step size is 1/(2 beta); this does not hold here"
+_LONG_STEPS = "the step size is at most 1/beta; this does not hold here"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDescent(PlannedRisk):
-    """A plan of this algorithm, with the facts that its theorem needs.
+    """A plan of this algorithm, together with the constants that its theorem needs.
 
     Attributes:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
     """
 
     problem: ProximalPlProblem
@@ -44,7 +49,7 @@ class PlannedDescent(PlannedRisk):
         return math.isclose(self._used_step_size, self.problem.step_size, rel_tol=1e-12)
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """Return T, s, C and the step size that the theorem would take with this plan's noise."""
+        """Return the T, s, C and step size that the theorem chooses for this plan's noise."""
         p, n, epsilon_p = self.problem, self.batches.dataset_size, self.batches.paper_epsilon
         derived, exact, theorem = ProvenanceKind.DERIVED, ProvenanceKind.EXACT, f"{PAPER}, Theorem 20"
         return (
@@ -52,7 +57,7 @@ class PlannedDescent(PlannedRisk):
                 "iterations",
                 float(p.recommended_iterations(n, epsilon_p)),
                 r"T = 2 \lceil \kappa \ln \max(e, \Delta\mu n/r_k^2) \rceil",
-                f"{theorem} (r_k^2/n for B^2 + Sigma^2, which depend on T: derived)",
+                f"{theorem} (derived: r_k^2/n replaces B^2 + Sigma^2, which depend on T)",
                 derived,
             ),
             Provenance(
@@ -84,7 +89,9 @@ class PlannedDescent(PlannedRisk):
         if self._is_covered:
             value = self.problem.evaluated_bound(self._used_step_size, *self.batches.errors())
         drawn = (
-            ("B_t and Sigma^2 are those of batches that are drawn, whose sizes vary",) if self.batches.are_drawn else ()
+            ("B_t and Sigma^2 are for batches that records draw at random, so batch sizes vary",)
+            if self.batches.are_drawn
+            else ()
         )
         return self._risk(
             "excess_risk_bound",
@@ -126,7 +133,7 @@ class PlannedDescent(PlannedRisk):
         p, c, n = self.problem, self.order_constant, self.batches.dataset_size
         outside = (*self._drawn, *(() if self._is_the_papers else (_OWN_STEPS,)))
         if not p.is_well_conditioned(n):
-            outside = (*outside, "kappa <= n / ln n, which fails here")
+            outside = (*outside, "kappa <= n / ln n; this does not hold here")
         return self._risk(
             "excess_risk_rate",
             None if outside else c * p.rate(n, self.batches.paper_epsilon),
@@ -134,20 +141,21 @@ class PlannedDescent(PlannedRisk):
             r" + \tfrac{\kappa \ln n}{n}\right)",
             f"{PAPER}, Theorem 20",
             ProvenanceKind.ORDER,
-            (*HOLDS, f"order_constant c = {c:g}", "T and C of the preset", *outside),
+            (*HOLDS, f"order_constant c = {c:g}", "T and C are the preset's", *outside),
         )
 
     def _lower_bound(self) -> Provenance:
         p, n = self.problem, self.batches.dataset_size
-        # The hard problem's start, the centre of a ball of this diameter, is within the initial gap.
+        # The hard problem starts at the centre of a ball of this diameter. There its excess risk is at most the initial
+        # gap.
         diameter = 2.0 * math.sqrt(2.0 * p.initial_gap / p.pl_constant)
         return self._lower(
             strongly_convex_lower_bound(p.moments.order, p.moments.bound, p.pl_constant, diameter, n, self.batches.rho),
             r"\tfrac{r^2}{\mu}\max\left\{\tfrac{1}{96 n},\, \tfrac{1}{16} q^{(2k-2)/k}\right\},\;"
             r" r = \min(r_k, \sqrt{8\mu\Delta}),\; q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
             "Theorem 8",
-            "of the worst problem with these k, r_k, mu and initial gap, which is strongly convex on a ball, for "
-            "every algorithm with the zCDP that this plan's noise has when a record is replaced",
+            "a lower bound on the worst problem with these k, r_k, mu and initial gap (it is strongly convex "
+            "on a ball), for every algorithm that is as private as this plan in zCDP when a record is replaced",
         )
 
     def _lower_rate(self) -> Provenance:
@@ -156,5 +164,5 @@ class PlannedDescent(PlannedRisk):
             strongly_convex_lower_rate(p.moments.order, p.moments.bound, p.pl_constant, p.dimension, n, rho),
             STRONGLY_CONVEX_LOWER_RATE,
             "Theorem 8",
-            "of the worst problem with these k, r_k and mu, whose initial gap is about r_k^2/mu",
+            "the lower rate for the worst problem with these k, r_k and mu; its initial gap is about r_k^2/mu",
         )

@@ -1,4 +1,6 @@
-"""Theorem 12 for a plan: the recommended numbers and the bounds on the excess risk, each with its source."""
+"""This module applies Theorem 12 to a plan. It states the recommended numbers and the bounds on the excess risk, each
+with its source.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,25 @@ from calibrators.phases.localized_phases import LocalizedPhase
 from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, STEP, Provenance, ProvenanceKind, Units
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
+    "the records are independent and identically distributed, and dataset_size is their number",
     "every record's loss is convex on the ball; it need not be smooth",
-    "the largest subgradients of single records have moments as declared",
+    "the largest subgradients of single records have the stated moments",
 )
-OWN_NUMBERS = "C_i and eta are the recommended ones, which fails here"
+OWN_NUMBERS = "C_i and eta are the recommended ones; this does not hold here"
 _DERIVED, _EXACT = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedLocalization:
-    """A plan of localised steps, with the facts that its theorem needs.
+    """A plan of localised steps, together with the constants that its theorem needs.
 
     Attributes:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
         runs: The runs of Algorithm 4, each with its localization.
-        phase: The blocks of all of them.
-        noise_multiplier: The noise multiplier z of the aggregate.
+        phase: The blocks of all runs.
+        noise_multiplier: The noise multiplier z of the plan's single event.
         dataset_size: The declared number n of records.
-        order_constant: c of the rates.
+        order_constant: The constant c of the rates.
         own_numbers: Whether the caller gave the clip threshold or the step size.
     """
 
@@ -46,7 +48,7 @@ class PlannedLocalization:
 
     @property
     def rho(self) -> float:
-        """The zCDP of the plan's noise when a record is replaced."""
+        """The rho of the plan's noise in zCDP when a record is replaced."""
         return paper_rho(self.noise_multiplier)
 
     @property
@@ -56,11 +58,13 @@ class PlannedLocalization:
 
     @property
     def trivial(self) -> float:
-        """The bound that holds at every point of the domain, in loss units."""
+        """The bound on the excess risk that holds at every point of the domain, in loss units."""
         return trivial_excess_risk(self.problem.lipschitz_of_mean, self.problem.diameter, self.problem.strong_convexity)
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """Return the theorem's numbers with this plan's noise, one for each block, in the order in which they run."""
+        """Return the numbers that the theorem chooses for this plan's noise, one for each block in the order of the
+        run.
+        """
         step_sizes, strengths, radii, bounds, printed = self._of_blocks()
         theorem = f"{PAPER}, Theorem 12 (constants derived)"
         powers = tuple(run.blocks.power for run in self.runs)
@@ -90,7 +94,7 @@ class PlannedLocalization:
                 theorem,
                 _DERIVED,
                 STEP,
-                "a step_size of the caller's is eta, of which block i takes 4^(-i)",
+                "a step_size that the caller gives is eta; block i uses 4^(-i) times eta",
             ),
             self._number(
                 "regularizer", strengths, r"\lambda_i = 1/(\eta_i n_i^p)", f"{PAPER}, Algorithm 4", _EXACT, SMOOTHNESS
@@ -121,7 +125,7 @@ class PlannedLocalization:
                 f"{PAPER}, proof of Theorem 12",
                 _EXACT,
                 GRADIENT,
-                "the constant that it is known up to is taken as 1",
+                "the formula is known only up to a constant, which is taken as 1",
             ),
             *self._printed_step_size(),
         )
@@ -140,8 +144,8 @@ class PlannedLocalization:
                 f"{PAPER}, Theorem 12",
                 _EXACT,
                 (
-                    *(() if known else ("lipschitz, which is not given",)),
-                    "the constants that it is known up to are taken as 1",
+                    *(() if known else ("this needs lipschitz, which is not given",)),
+                    "the formula is known only up to constants, which are taken as 1",
                 ),
                 units=STEP,
             ),
@@ -149,19 +153,21 @@ class PlannedLocalization:
 
     @property
     def power_without_bound(self) -> str:
-        """The formula of p if the largest gradient is not known."""
+        """The formula of p if no bound on the largest gradient is known."""
         return r"p = 1 + \tfrac{1}{2k}"
 
     def utility(self) -> tuple[Provenance, ...]:
-        """Return bounds and rates; those whose conditions fail have no value, and their assumptions say why."""
+        """Return bounds and rates. If the conditions of one fail, it has no value, and its assumptions say why."""
         return (self._bound(), self._trivial(), self._rate(), self._lower_bound(), self._lower_rate())
 
     def _of_blocks(self) -> tuple[tuple[float, ...], ...]:
-        """Return recommended steps, strengths, radii and thresholds of all blocks, and the printed thresholds."""
+        """Return the recommended numbers of steps, regularisers, radii and thresholds of all blocks, and the printed
+        thresholds.
+        """
         found: list[tuple[float, ...]] = [()] * 5
         for run in self.runs:
             blocks, localization = run.blocks, run.localization
-            assert localization is not None, "a planned localization has its problem"
+            assert localization is not None, "a planned localization always has a problem"
             eta, total = localization.best_step_size(run.start), 2 * blocks.sizes[0]
             numbers = (
                 blocks.step_sizes(eta),
@@ -190,10 +196,10 @@ class PlannedLocalization:
         if self.problem.moments.lipschitz is not None:
             return "no subgradient is longer than L_f: L = L_f, zeta = 0"
         zeta = self.runs[-1].localization
-        assert zeta is not None, "a planned localization has its problem"
+        assert zeta is not None, "a planned localization always has a problem"
         return (
-            f"L = r_2k (l/zeta)^(1/(2k)) bounds every block's mean but with probability zeta = "
-            f"{zeta.failure_probability:.3g}, which is paid for"
+            "L = r_2k (l/zeta)^(1/(2k)) bounds every block's mean except with probability zeta = "
+            f"{zeta.failure_probability:.3g}; the bound includes this case"
         )
 
     def _trivial(self) -> Provenance:
@@ -222,7 +228,7 @@ class PlannedLocalization:
 
     def failed_of_rate(self) -> tuple[str, ...]:
         """Return the conditions of the rate that do not hold, in words."""
-        large = f"epsilon_p <= sqrt(d), that is rho <= d/2, which fails here (rho is {self.rho:.4g})"
+        large = f"epsilon_p <= sqrt(d), that is rho <= d/2; this does not hold here (rho is {self.rho:.4g})"
         return (
             *(() if 2.0 * self.rho <= self.problem.dimension else (large,)),
             *((OWN_NUMBERS,) if self.own_numbers else ()),
@@ -241,9 +247,9 @@ class PlannedLocalization:
             f"{PAPER}, Theorem 7 (constants derived, without the gain of sqrt(d))",
             _DERIVED,
             (
-                "of the worst problem with this r_2k and D, whose losses are linear and whose lower moments may be "
-                "larger than declared, for every algorithm with the zCDP that this plan's noise has when a record is "
-                "replaced",
+                "a lower bound on the worst problem with this r_2k and D (its losses are linear, and its lower "
+                "moments may be larger than stated), for every algorithm that is as private as this plan in "
+                "zCDP when a record is replaced",
             ),
             units=LOSS,
         )
@@ -268,7 +274,7 @@ class PlannedLocalization:
             ProvenanceKind.ORDER,
             (
                 f"order_constant c = {c:g}",
-                "of the worst problem with this r_2k and D",
+                "the lower rate for the worst problem with this r_2k and D",
                 *(f"{words} fails here" for words in failed),
             ),
             units=LOSS,

@@ -1,4 +1,6 @@
-"""Theorem 11 for a plan: the recommended numbers and the bounds on the excess risk, each with its source."""
+"""This module applies Theorem 11 to a plan. It states the recommended numbers and the bounds on the excess risk, each
+with its source.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,20 @@ from calibrators.lowy_razaviyayn.strongly_convex import StronglyConvexProblem
 from calibrators.provenance import GRADIENT, STEP, Provenance, ProvenanceKind
 
 HOLDS = (
-    "the records are independent and identically distributed, as many as declared",
-    "the population loss is mu-strongly convex and beta-smooth on the ball, the penalty included",
+    "the records are independent and identically distributed, and dataset_size is their number",
+    "the population loss, including the penalty, is mu-strongly convex and beta-smooth on the ball",
     "at every point of the ball the clipped gradients have k-th moments of at most r_k^k",
 )
-_OWN_SCHEDULE = "the step sizes are the schedule's, which fails here"
+_OWN_SCHEDULE = "the step sizes are those of the theorem's schedule; this does not hold here"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPass(PlannedRisk):
-    """A plan of this algorithm, with the facts that its theorem needs.
+    """A plan of this algorithm, together with the constants that its theorem needs.
 
     Attributes:
-        problem: Constants of the objective.
-        schedule: Step sizes and weights: those of the theorem if ``step_size`` is None.
+        problem: The constants of the objective.
+        schedule: The step sizes and weights. They are the theorem's if ``step_size`` is None.
     """
 
     problem: StronglyConvexProblem
@@ -37,11 +39,11 @@ class PlannedPass(PlannedRisk):
 
     @property
     def _outside_the_theorem(self) -> tuple[str, ...]:
-        """Describe the differences between this plan and the run of the theorem."""
+        """Return the conditions of the theorem that this plan does not meet, in words."""
         return (*self._drawn, _OWN_SCHEDULE) if self.step_size is not None else self._drawn
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """Return T, s, C and the step sizes that the theorem would take with this plan's noise."""
+        """Return the T, s, C and step sizes that the theorem chooses for this plan's noise."""
         p, n, epsilon_p = self.problem, self.batches.dataset_size, self.batches.paper_epsilon
         derived, exact = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
         preset = p.recommended_iterations(n, epsilon_p)
@@ -54,7 +56,7 @@ class PlannedPass(PlannedRisk):
                 float(preset),
                 r"T = \max(1, \lceil 4 (\kappa + \tfrac12) \ln X \rceil),\; X = \tfrac{\mu\beta D^2}{r_k^2}"
                 r"\left(n + (\varepsilon_p^2 n^2/d)^{(k-1)/k}\right),\; \varepsilon_p = 2/z",
-                f"{theorem} (kappa + 1/2 for kappa: derived)",
+                f"{theorem} (derived: kappa + 1/2 replaces kappa)",
                 derived,
             ),
             Provenance(
@@ -89,7 +91,7 @@ class PlannedPass(PlannedRisk):
 
     @property
     def _used_step_size(self) -> float:
-        assert self.step_size is not None, "asked for where the schedule is the caller's"
+        assert self.step_size is not None, "called only if the caller chose the step size"
         return self.step_size
 
     @property
@@ -135,8 +137,8 @@ class PlannedPass(PlannedRisk):
             f"{PAPER}, Proposition 32 as printed",
             ProvenanceKind.ORDER,
             self._conditions(
-                "no bound: the proof returns an iterate that cannot be recognised, and needs steps of at most 1/beta; "
-                "the constants 32, 72 and 2 are the paper's"
+                "not a valid bound: the proof returns an iterate that the algorithm cannot identify. It needs "
+                "step sizes of at most 1/beta; the constants 32, 72 and 2 are the paper's"
             ),
         )
 
@@ -146,7 +148,7 @@ class PlannedPass(PlannedRisk):
         rate = None
         if conditioned and not self._outside_the_theorem:
             rate = c * self.problem.rate(n, self.batches.paper_epsilon)
-        failed = () if conditioned else ("kappa <= n / ln n, which fails here",)
+        failed = () if conditioned else ("kappa <= n / ln n; this does not hold here",)
         return self._risk(
             "excess_risk_rate",
             rate,
@@ -154,7 +156,7 @@ class PlannedPass(PlannedRisk):
             r"^{(2k-2)/k}\right)",
             f"{PAPER}, Theorem 11",
             ProvenanceKind.ORDER,
-            self._conditions(f"order_constant c = {c:g}", "T and C of the preset", *failed),
+            self._conditions(f"order_constant c = {c:g}", "T and C are the preset's", *failed),
         )
 
     def _lower_bound(self) -> Provenance:
@@ -166,8 +168,8 @@ class PlannedPass(PlannedRisk):
             r"\tfrac{r^2}{\mu}\max\left\{\tfrac{1}{96 n},\, \tfrac{1}{16} q^{(2k-2)/k}\right\},\;"
             r" r = \min(r_k, \mu D),\; q = \min\{1, 1/(n\sqrt{2\rho})\},\; \rho = 2/z^2",
             "Theorem 8",
-            "of the worst problem with these k, r_k, mu and at most this D, for every algorithm with the zCDP that "
-            "this plan's noise has when a record is replaced",
+            "a lower bound on the worst problem with these k, r_k, mu and at most this D, for every algorithm "
+            "that is as private as this plan in zCDP when a record is replaced",
         )
 
     def _lower_rate(self) -> Provenance:
@@ -176,14 +178,16 @@ class PlannedPass(PlannedRisk):
             strongly_convex_lower_rate(p.moments.order, p.moments.bound, p.strong_convexity, p.dimension, n, rho),
             STRONGLY_CONVEX_LOWER_RATE,
             "Theorem 8",
-            "of the worst problem with these k, r_k and mu, on a domain whose diameter is about r_k/mu",
+            "the lower rate for the worst problem with these k, r_k and mu, on a domain whose diameter is about r_k/mu",
         )
 
     def _bound_conditions(self) -> tuple[str, ...]:
         drawn = (
-            ("B and Sigma^2 are those of batches that are drawn, whose sizes vary",) if self.batches.are_drawn else ()
+            ("B and Sigma^2 are for batches that records draw at random, so batch sizes vary",)
+            if self.batches.are_drawn
+            else ()
         )
-        long = () if self._is_covered else ("every step size is at most 1/(beta + mu/2), which fails here",)
+        long = () if self._is_covered else ("every step size is at most 1/(beta + mu/2); this does not hold here",)
         return (*HOLDS, *drawn, *long)
 
     def _conditions(self, *more: str) -> tuple[str, ...]:

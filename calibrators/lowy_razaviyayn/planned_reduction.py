@@ -1,14 +1,17 @@
-r"""The reduction to strong convexity (Theorem 18): runs of Algorithm 4 on ever more records, each from the last point.
+r"""This module contains the algorithm for strong convexity (Theorem 18): runs of Algorithm 4 on more and more records.
+Each run starts at the last point of the run before.
 
 Run j of $M = \lceil \log_2 \log_2 n \rceil$ takes $N_j = 2^{j-2} n / \log_2 n$ records, rounded down to a power of two.
 If F is $\mu$-strongly convex, $\mathbb{E}\|w_j - w^*\|^2 \le 2 (\mathbb{E} F(w_j) - F^*)/\mu$, so each run starts
-nearer than the one before. The paper's proof assumes that the algorithm knows that distance; here it has a bound on it,
+nearer than the one before. The paper's proof assumes that the algorithm knows this distance. Here the algorithm uses a
+bound on it,
 
 $$\hat D_0 = \min(D, \tilde r_1/\mu), \qquad \hat D_j = \min(D, \tilde r_1/\mu, \sqrt{2\, \mathrm{bound}_j/\mu}),$$
 
-with $\mathrm{bound}_j$ that of `localization` at $N_j$ records from the distance $\hat D_{j-1}$. (It is linear in
-$\mathbb{E}\|w_0 - w^*\|^2$ at a fixed step size; and $\mu\|w - w^*\| \le \|\nabla F(w)\| \le \tilde r_1$.) Without
-$L_f$, $\zeta_j = 1/N_j$ and $p = 1 + 1/k$: at $p = 1 + 1/(2k)$ the failures would cost more than the rate.
+where $\mathrm{bound}_j$ is the bound of `localization` for $N_j$ records and the initial distance $\hat D_{j-1}$. (For
+a fixed step size, this bound is linear in $\mathbb{E}\|w_0 - w^*\|^2$. The term $\tilde r_1/\mu$ holds because $\mu\|w
+- w^*\| \le \|\nabla F(w)\| \le \tilde r_1$.) Without $L_f$, $\zeta_j = 1/N_j$ and $p = 1 + 1/k$: with $p = 1 + 1/(2k)$,
+  the failures would contribute more than the rate allows.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 
 
 def run_sizes(records: int) -> tuple[int, ...]:
-    """Return N_1 .. N_M, powers of two; the first may be 1, which means no run.
+    """Return N_1 .. N_M, which are powers of two. The first may be 1, which means that this run is left out.
 
     >>> run_sizes(1024), run_sizes(100_000)
     ((32, 64, 128, 256), (2048, 4096, 8192, 16384, 32768))
@@ -42,25 +45,27 @@ def run_sizes(records: int) -> tuple[int, ...]:
 
 
 def default_power(problem: LocalizedProblem, records: int) -> float:
-    """Return p of a run: 1 + 1/k without L_f."""
+    """Return the power p of a run. Without L_f it is 1 + 1/k."""
     moments = problem.moments
     return 1.0 + 1.0 / moments.order if moments.lipschitz is None else moments.power(records)
 
 
 def first_distance(problem: LocalizedProblem) -> float:
-    """Return D_0, the largest distance of a point of the domain from the minimum."""
+    """Return D_0, a bound on the distance of every point of the domain from the minimiser."""
     return min(problem.diameter, problem.lipschitz_of_mean / problem.strong_convexity)
 
 
 def next_distance(problem: LocalizedProblem, bound: float) -> float:
-    """Return D_j, the distance after a run with this bound on its excess risk."""
+    """Return D_j, a bound on the distance from the minimiser after a run with this bound on its excess risk."""
     return min(first_distance(problem), math.sqrt(2.0 * bound / problem.strong_convexity))
 
 
 def localized_chain(
     problem: LocalizedProblem, runs: Sequence[Blocks], noise_multiplier: float, step_size: float | None
 ) -> tuple[LocalizedRun, ...]:
-    """Return the runs with their starts, and with their best step sizes if the caller gave none."""
+    """Return the runs with bounds on their initial distances. Each run has its best step size if the caller gave
+    none.
+    """
     found: list[LocalizedRun] = []
     start = first_distance(problem)
     for blocks in runs:
@@ -75,14 +80,14 @@ def localized_chain(
 
 @dataclass(frozen=True, slots=True)
 class PlannedReduction(PlannedLocalization):
-    """A plan of the reduction, whose bounds and rates are those of strong convexity."""
+    """A plan of the runs on more and more records, with the bounds and rates for strongly convex losses."""
 
     @property
     def power_without_bound(self) -> str:
         return r"p = 1 + \tfrac{1}{k}"
 
     def _printed_step_size(self) -> tuple[Provenance, ...]:
-        """Return None: the paper's step size depends on a distance that nobody knows."""
+        """Return None, because the paper's step size depends on an unknown distance."""
         return ()
 
     def _bound(self) -> Provenance:
@@ -94,7 +99,7 @@ class PlannedReduction(PlannedLocalization):
             r" \sqrt{\tfrac{2}{\mu} \left(\tfrac{a_j}{\eta} + b_j\eta + \tilde r_1 D \zeta_j\right)}\right\}",
             f"{PAPER}, Theorem 18 (constants derived)",
             ProvenanceKind.DERIVED,
-            (*HOLDS, "the population loss is mu-strongly convex on the ball, the penalty included", self._reach()),
+            (*HOLDS, "the population loss, including the penalty, is mu-strongly convex on the ball", self._reach()),
         )
 
     def _trivial(self) -> Provenance:
@@ -136,8 +141,9 @@ class PlannedReduction(PlannedLocalization):
             f"{PAPER}, Theorem 8 (constants derived, without the gain of sqrt(d))",
             ProvenanceKind.DERIVED,
             (
-                "of the worst problem with this r_2k, mu and at most this D, whose lower moments may be larger than "
-                "declared, for every algorithm with the zCDP that this plan's noise has when a record is replaced",
+                "a lower bound on the worst problem with this r_2k, mu and at most this D (its lower moments "
+                "may be larger than stated), for every algorithm that is as private as this plan in zCDP when "
+                "a record is replaced",
             ),
             units=LOSS,
         )
@@ -157,7 +163,10 @@ class PlannedReduction(PlannedLocalization):
             ProvenanceKind.ORDER,
             (
                 f"order_constant c = {c:g}",
-                "of the worst problem with this r_2k and mu, on a domain whose diameter is about r_2k/mu",
+                (
+                    "the lower rate for the worst problem with this r_2k and mu, on a domain whose diameter is "
+                    "about r_2k/mu"
+                ),
                 *(f"{words} fails here" for words in failed),
             ),
             units=LOSS,

@@ -1,4 +1,6 @@
-"""Shared code of the paper's one-pass algorithms: numbers of their theorems with sources, and their answer."""
+"""This module is shared by the paper's one-pass algorithms. It states the numbers of their theorems with sources, and
+makes their calibrations.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 from calibrators.release import LAST_ITERATE, Release
 from calibrators.spec import Calibration, Spec
 
-#: The lower rate of strongly convex problems, with which Theorems 11 and 20 are compared.
+#: The lower bound for strongly convex problems up to a constant, for comparison with Theorems 11 and 20.
 STRONGLY_CONVEX_LOWER_RATE = (
     r"c \tfrac{r_k^2}{\mu}\left(\tfrac1n + \min\left\{1, \tfrac{\sqrt d}{\sqrt\rho n}\right\}^{(2k-2)/k}\right)"
     r",\; \rho = 2/z^2"
@@ -25,23 +27,23 @@ STRONGLY_CONVEX_LOWER_RATE = (
 
 
 class Problem(Protocol):
-    """Constants of an objective."""
+    """The constants of an objective."""
 
     @property
     def trivial_excess_risk(self) -> float:
-        """The bound that holds without a step, in loss units: a larger bound says nothing."""
+        """The bound on the excess risk that holds before any step, in loss units. A larger bound is vacuous."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRisk(ABC):
-    """A planned pass, with the facts that its theorem needs.
+    """A planned pass, together with the constants that its theorem needs.
 
     Attributes:
-        batches: The oracle's calls.
-        step_size: The caller's own step size; None if it is the theorem's.
-        order_constant: c of the rates.
-        problem: Constants of the objective.
+        batches: The calls of the mean oracle.
+        step_size: The caller's step size; None if the theorem chooses it.
+        order_constant: The constant c of the rates.
+        problem: The constants of the objective.
     """
 
     batches: PlannedBatches
@@ -57,30 +59,32 @@ class PlannedRisk(ABC):
     @property
     @abstractmethod
     def _used_step_size(self) -> float:
-        """The step size of the plan: the caller's, or the theorem's."""
+        """The step size of the plan, which is the caller's or the theorem's."""
 
     @property
     @abstractmethod
     def _is_covered(self) -> bool:
-        """Return whether the theorem holds at that step size."""
+        """Return whether the theorem covers the plan's step size."""
 
     @property
     @abstractmethod
     def _largest_step_size(self) -> tuple[str, float]:
-        """The largest step size that the theorem covers, if there is one: its formula and its value."""
+        """The formula and the value of the largest step size that the theorem covers; None if there is no largest
+        one.
+        """
 
     @abstractmethod
     def recommended(self) -> tuple[Provenance, ...]:
-        """Return the numbers that the theorem would take with this plan's noise."""
+        """Return the numbers that the theorem chooses for this plan's noise."""
 
     def warnings(self) -> tuple[str, ...]:
-        """Return sentences for numbers that are left out."""
+        """Return sentences about numbers that are left out."""
         if self._is_covered:
             return ()
         formula, largest = self._largest_step_size
         return (
-            f"the theorem does not cover the step size {self._used_step_size:g}: the largest is {formula} = "
-            f"{largest:g}. The bounds on the excess risk are left out.",
+            f"The theorem does not cover step_size {self._used_step_size:g}, because the largest that it covers "
+            f"is {formula} = {largest:g}. The bounds on the excess risk are left out.",
         )
 
     def utility(self) -> tuple[Provenance, ...]:
@@ -114,7 +118,7 @@ class PlannedRisk(ABC):
 
     @property
     def _drawn(self) -> tuple[str, ...]:
-        """The assumptions of closed forms and rates about batches that this plan violates."""
+        """The assumptions about batches that closed forms and rates need and that this plan violates."""
         return (FIXED_BATCHES,) if self.batches.are_drawn else ()
 
     def _risk(
@@ -130,12 +134,14 @@ class PlannedRisk(ABC):
         return Provenance(name, value, formula, source, kind, assumptions, vacuous=vacuous, units=LOSS)
 
     def _lower(self, value: float, formula: str, theorem: str, worst: str) -> Provenance:
-        """Return a certified lower bound; ``worst`` names the hard problem."""
+        """Return a certified lower bound. ``worst`` describes the hard problem."""
         source = f"{PAPER}, {theorem} (constants derived, without the gain of sqrt(d))"
         return Provenance("lower_bound", value, formula, source, ProvenanceKind.DERIVED, (worst,), units=LOSS)
 
     def _lower_order(self, rate: float, formula: str, theorem: str, worst: str) -> Provenance:
-        """Return a lower bound up to its constant. It has no value if the theorem's conditions fail."""
+        """Return a lower bound that is known only up to a constant. It has no value if the theorem's conditions
+        fail.
+        """
         failed = failed_conditions(self.batches.dimension, self.batches.rho)
         return Provenance(
             "lower_bound_rate",
@@ -166,12 +172,12 @@ def calibration_of_pass(
     as_published: AsPublished | None,
     release: Release = LAST_ITERATE,
 ) -> Calibration:
-    """Return the answer of one pass, with the statements of the theorem if its constants are given.
+    """Return the calibration of one pass. If the theorem's constants are given, it includes the theorem's numbers.
 
     Args:
         planned: The planned pass; None if the theorem lacks a constant.
         source: The place where the algorithm is printed.
-        evaluations: Formula of the number of per-record gradients.
+        evaluations: The formula for the number of per-record gradients.
         algorithm, spec, steps, phase, domain, missing, as_published, release: As in `calibration_of`.
     """
     gradients = Provenance(

@@ -1,4 +1,4 @@
-"""The noise that the paper prints, for rounds and shuffled bits that its listings allow."""
+"""This module judges the noise that the paper prints, for steps with Gaussian noise and for shuffled bits."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ FORMULA = (
 
 
 def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> AsPublished | None:
-    """Return an algorithm's noise at this spec with the engine's verdict; None for targets that the paper does not
+    """Return the printed noise of an algorithm at this spec with a verdict; None for targets that the paper does not
     treat.
 
-    The listing reads batches of n/T records. If there are more rounds than T, or T does not divide n, that takes more
-    records than there are. The noise is therefore judged on batches of the plan's size s, where the same standard
-    deviation on the mean is a smaller multiple of C/s.
+    The listing reads batches of n/T records. If there are more rounds than T, or if T does not divide n, such batches
+    need more records than there are. The noise is therefore judged on batches of the plan's size s, for which the same
+    standard deviation on the mean is a smaller multiple of C/s.
 
     Args:
         algorithm: The number of the algorithm in the paper.
@@ -60,8 +60,9 @@ def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> A
 
 
 def rho_of(target: Target | OpenEpsilon | OpenDelta) -> float | None:
-    """Return the rho that the paper would use for a target: the target's own, or that of Proposition 3; None if there
-    is none."""
+    """Return the rho that the paper would use for a target: the target's rho, or the rho from Proposition 3. None if
+    there is none.
+    """
     if isinstance(target, ZcdpTarget):
         return target.rho
     if isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:
@@ -70,24 +71,30 @@ def rho_of(target: Target | OpenEpsilon | OpenDelta) -> float | None:
 
 
 def judged(spec: Spec, noise_multiplier: float, steps: int, size: int) -> tuple[Verdict | None, str]:
-    """Return the engine's verdict on printed noise in one pass over batches of ``size``, if a record is replaced."""
+    """Return the verdict on printed noise in one pass over batches of ``size`` records, if a record is replaced."""
     own = GaussianSteps(FullBatch.kind if steps == 1 else DisjointBatches.kind, spec.dataset_size, RELATION)
     setting = "all records in one step, replace_one" if steps == 1 else "one pass over disjoint batches, replace_one"
     return judge_steps(spec, own, noise_multiplier, iterations=steps, batch_size=size, setting=setting)
 
 
 def _shares(steps: int, rounds: int, size: int, records: int) -> str:
-    """Return the faults of batches of n/T records in words; empty if there are none."""
+    """Return a sentence about the problem with batches of n/T records; empty if there is no problem."""
     if steps > rounds:
-        return f"T + 1 = {steps} batches of n/T records are more records than there are; judged on batches of {size}. "
+        return (
+            f"T + 1 = {steps} batches of n/T records need more records than there are, so the noise is judged on "
+            f"batches of {size} records. "
+        )
     if size * rounds != records:
-        return f"n/T = {records}/{rounds} is not a number of records; judged on batches of {size}. "
+        return (
+            f"The batch size n/T = {records}/{rounds} is not a whole number, so the noise is judged on batches of "
+            f"{size} records. "
+        )
     return ""
 
 
 def printed_noise_multiplier(rho: float, iterations: int, batch_size: int, records: int) -> float:
-    """Return the printed sigma, times s / C: sqrt(2 / rho) s T / n, which is below the sqrt(2 / rho) that s needs if s
-    T < n.
+    """Return the printed sigma as a noise multiplier: sigma s / C = sqrt(2 / rho) s T / n. If s T < n, it is below
+    sqrt(2 / rho), the multiplier that batches of s records need.
 
     >>> printed_noise_multiplier(0.5, iterations=4, batch_size=20, records=100)
     1.6
@@ -99,7 +106,7 @@ _REPLACED = 2.0
 
 
 def printed_coordinate_epsilon(epsilon: float, delta: float, dimension: int) -> float:
-    """Return the listing's epsilon_j, with its delta_j = delta / (2 d).
+    """Return the epsilon_j that Algorithm 13 prints, with its delta_j = delta / (2 d).
 
     >>> round(printed_coordinate_epsilon(1.0, 1e-5, 8), 10)
     0.0165360615
@@ -108,7 +115,7 @@ def printed_coordinate_epsilon(epsilon: float, delta: float, dimension: int) -> 
 
 
 def printed_composition(epsilon: float, delta: float, dimension: int) -> float:
-    """Return epsilon' of the proof: d calls at 2 epsilon_j, by advanced composition with delta_j.
+    """Return the epsilon' of the proof: d calls at 2 epsilon_j, by advanced composition with delta_j.
 
     >>> round(printed_composition(1.0, 1e-5, 8), 10)
     0.5088964235
@@ -119,7 +126,7 @@ def printed_composition(epsilon: float, delta: float, dimension: int) -> float:
 
 
 def printed_calibration(spec: Spec, phase: ShuffledMedians) -> AsPublished | None:
-    """Return the listing's epsilon_j at the plan's levels, with a verdict for the case that a record is replaced."""
+    """Return the printed epsilon_j with the plan's levels, and a verdict for the case that a record is replaced."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget):
         return None
@@ -131,7 +138,10 @@ def printed_calibration(spec: Spec, phase: ShuffledMedians) -> AsPublished | Non
     cost = composed_epsilon(each, 0.5 * target.delta, reach)
     own = printed_composition(target.epsilon, target.delta, dimension)
     side = "within" if own <= target.limit else "above"
-    why = f"The paper's own composition gives epsilon' = {own:.6g}, {side} the target. Ours certifies {cost:.6g}"
+    why = (
+        f"The paper's own composition gives epsilon' = {own:.6g}, which is {side} the target. Our composition "
+        f"certifies {cost:.6g}"
+    )
     verdict, why = judge_counts(spec, why, cost, printed, phase, reach)
     return AsPublished(
         verdict,
@@ -146,19 +156,20 @@ def printed_calibration(spec: Spec, phase: ShuffledMedians) -> AsPublished | Non
 def judge_counts(
     spec: Spec, why: str, cost: float, printed: float, phase: ShuffledBits, reach: float
 ) -> tuple[Verdict, str]:
-    """Judge printed noise bits by their cost if a record is replaced, charged in the same way as the plan.
+    """Judge printed noise bits by their cost if a record is replaced. The cost is computed in the same way as for the
+    plan.
 
     Args:
         spec: The spec, with a target in epsilon and delta.
         why: The first words of the reason.
         cost: The cost of the printed bits.
         printed: The noise multiplier of the printed bits.
-        phase: The phase of the plan, whose sizes are the printed ones.
+        phase: The phase of the plan. Its sizes are used for the printed noise, too.
         reach: The reach K if a record is replaced.
     """
     target = target_of(spec)
     if cost > target.limit:
-        return Verdict.UNSOUND, f"{why}, above the target of {target.limit:.6g}."
+        return Verdict.UNSOUND, f"{why}. This is above the target of {target.limit:.6g}."
     question = Spec(spec.dataset_size, target, neighboring_relation=RELATION)
     needed = solve_counts(question, phase.users, phase.dimension, phase.levels, reach).counts.noise_multiplier
-    return Verdict.LOOSE, f"{why}: it meets the target with {printed / needed:.4g} times the noise."
+    return Verdict.LOOSE, f"{why}. This meets the target with {printed / needed:.4g} times the noise that is needed."

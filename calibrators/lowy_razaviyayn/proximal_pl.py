@@ -1,5 +1,5 @@
-r"""Composite F under the proximal Polyak-Lojasiewicz inequality: Proposition 46 with constants that are proved, and the
-preset of Theorem 20.
+r"""This module contains Proposition 46 for composite F under the proximal Polyak-Lojasiewicz inequality, with proved
+constants, and the preset of Theorem 20.
 
 $F = F^0 + f^1$: $F^0$ is $\beta$-smooth and need not be convex, $f^1$ is proper, closed and convex (a penalty, the
 indicator of a domain, both). **Definition 19.** F is $\mu$-proximal-PL if for every w
@@ -28,7 +28,7 @@ $D_m$ does not decrease in m (Karimi, Nutini & Schmidt 2016, Lemma 1), so $\min 
 Subtract $F^*$, take expectations, and add up. $\square$
 
 The paper prints $(1 - \frac{\mu}{2\beta})^T \Delta + 4 (\Sigma^2 + B^2)/\mu$ at its $\eta = \frac{1}{2\beta}$; an
-equation of its proof is not justified, and the result follows from (2).
+equation of its proof is not justified, but the result follows from (2).
 """
 
 from __future__ import annotations
@@ -62,29 +62,29 @@ class ProximalPlProblem:
 
     @property
     def condition_number(self) -> float:
-        """The condition number kappa."""
+        """The condition number kappa = beta / mu."""
         return self.smoothness / self.pl_constant
 
     @property
     def step_size(self) -> float:
-        """The paper's 1 / (2 beta), in parameter units^2 / loss units."""
+        """The paper's step size 1 / (2 beta), in parameter units^2 / loss units."""
         return 0.5 / self.smoothness
 
     @property
     def trivial_excess_risk(self) -> float:
-        """The excess risk of the starting point, for which no record has to be read."""
+        """The bound on the excess risk of the starting point, which holds before any step."""
         return self.initial_gap
 
     def covers(self, step_size: float) -> bool:
-        """Return whether (1) holds at this step size: at most 1 / beta, up to a few ulp."""
+        """Return whether (1) holds for this step size, which must be at most 1 / beta, up to a few ulp."""
         return step_size * self.smoothness <= 1.0 + 1e-12
 
     def evaluated_bound(self, step_size: float, bias: Vector, variance: float) -> float:
-        """Return (1), in loss units.
+        """Return the bound (1) of the module, in loss units.
 
         Args:
             step_size: The step size eta, in parameter units^2 / loss units.
-            bias: B_0 .. B_{T-1}, in gradient units.
+            bias: The bounds B_0 .. B_{T-1} on the bias, in gradient units.
             variance: The variance Sigma^2, in squared gradient units.
         """
         remaining = self._remaining(step_size)
@@ -93,7 +93,7 @@ class ProximalPlProblem:
         return math.pow(remaining, bias.size) * self.initial_gap + 0.5 * step_size * errors
 
     def closed_form(self, iterations: int, step_size: float, oracle: MeanOracle) -> float:
-        """Return (2), in loss units.
+        """Return the bound (2) of the module, in loss units.
 
         >>> problem = ProximalPlProblem(4.0, 1.0, 8.0, 10, Moments(3.0, 2.0))
         >>> oracle = MeanOracle(problem.clip_threshold(94, 50_000, 1.0), 531, 2.0, 10, problem.moments)
@@ -104,13 +104,13 @@ class ProximalPlProblem:
         return start + (oracle.bias**2 + oracle.variance) / (2.0 * self.pl_constant)
 
     def printed_bound(self, iterations: int, oracle: MeanOracle) -> float:
-        """Return (1 - mu / (2 beta))^T Delta + 4 (B^2 + Sigma^2) / mu, as Proposition 46 is printed."""
+        """Return the printed bound of Proposition 46: (1 - mu / (2 beta))^T Delta + 4 (B^2 + Sigma^2) / mu."""
         start = math.pow(self._remaining(self.step_size), iterations) * self.initial_gap
         return start + 4.0 * (oracle.bias**2 + oracle.variance) / self.pl_constant
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int:
-        """Return T = 2 ceil(kappa ln max(e, Delta mu n / r_k^2)): Theorem 20's T, with r_k^2 / n for the term that
-        depends on T.
+        """Return T = 2 ceil(kappa ln max(e, Delta mu n / r_k^2)). This is the T of Theorem 20, with r_k^2 / n in place
+        of the term that depends on T.
 
         >>> ProximalPlProblem(4.0, 1.0, 8.0, 10, Moments(3.0, 2.0)).recommended_iterations(50_000, 1.0)
         94
@@ -119,15 +119,15 @@ class ProximalPlProblem:
         return 2 * math.ceil(self.condition_number * math.log(max(math.e, signal)))
 
     def clip_threshold(self, iterations: int, records: int, paper_epsilon: float) -> float:
-        """Return C = r_k (epsilon_p^2 n^2 / (d T^2))^(1/(2k)), where noise and bias cost about the same; gradient
-        units.
+        """Return C = r_k (epsilon_p^2 n^2 / (d T^2))^(1/(2k)), at which noise and bias contribute about equally to the
+        error, in gradient units.
         """
         signal = paper_epsilon * records / (math.sqrt(self.dimension) * iterations)
         return min(LARGEST, self.moments.bound * math.pow(signal, 1.0 / self.moments.order))
 
     def rate(self, records: int, paper_epsilon: float) -> float:
-        """Return (r_k^2 / mu) ((sqrt(d) kappa ln n / (epsilon_p n))^((2k-2)/k) + kappa ln n / n): Theorem 20, no
-        constant.
+        """Return the rate of Theorem 20 without its constant: (r_k^2 / mu) ((sqrt(d) kappa ln n / (epsilon_p
+        n))^((2k-2)/k) + kappa ln n / n).
 
         >>> round(ProximalPlProblem(4.0, 1.0, 8.0, 10, Moments(3.0, 2.0)).rate(50_000, 1.0), 11)
         0.00499390236
@@ -137,9 +137,9 @@ class ProximalPlProblem:
         return self.moments.bound**2 / self.pl_constant * (private + share)
 
     def is_well_conditioned(self, records: int) -> bool:
-        """Return whether kappa <= n / ln n, which the rate needs."""
+        """Return whether kappa <= n / ln n. The rate needs this condition."""
         return self.condition_number * math.log(records) <= records
 
     def _remaining(self, step_size: float) -> float:
-        """Return 1 - mu eta, the share of the gap that a step without error leaves."""
+        """Return 1 - mu eta, the share of the gap that is left after a step without error."""
         return max(0.0, 1.0 - self.pl_constant * step_size)

@@ -1,30 +1,33 @@
 r"""Coordinate-wise medians of means from shuffled single-bit messages: ShuffleMeanOracle2 (Algorithm 13, Prop. 53).
 
-**Setting.** n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$, $\|\nu\| \le L$, and k bounded central moments in
-each coordinate, $\mathbb{E}|x_j - \nu_j|^k \le \gamma$; users trust nobody but a shuffler.
+**Setting.** There are n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$, $\|\nu\| \le L$, and k bounded central
+moments in each coordinate, $\mathbb{E}|x_j - \nu_j|^k \le \gamma$. Users trust only a shuffler.
 
 **Protocol.** A secret permutation cuts the users into m groups of $b = \lfloor n/m \rfloor$. Each clamps the record's
 coordinates to $[-\tau, \tau]$, rounds $(\Pi(x_j) + \tau) \tfrac{g}{2\tau}$ to a neighbouring integer at random without
-bias, and sends as many ones, zeros up to g bits, and B fair coins. With $Y_j^i$ the number of ones of group i,
+bias, and sends this many ones, filled up with zeros to g bits, and B fair coins. With $Y_j^i$ the number of ones of
+group i,
 
 $$\tilde\nu_j = \mathrm{median}_{i \le m}\Big(\frac{2\tau}{g b} \Big(Y_j^i - \frac{b B}{2}\Big) - \tau\Big),$$
 
-with the lower median for an even m. All users of a group send; a user without a record sends as for a record of zeros.
+with the lower median for an even m. All users of a group send messages. A user without a record sends the messages for
+a record of zeros.
 
-**Privacy.** A record takes part in one count of each coordinate, which it moves by at most g, at a cost of at most
-$\hat\epsilon$ at $\hat\delta$ (Lemma 56; `shuffled_sums` has its conditions and the composition). The clamp bounds each
-coordinate alone, so all d coordinates may move by g: $K = \sqrt d$, or $\sqrt d \lceil g/2 \rceil/g$ if the record
+**Privacy.** A record takes part in one count of each coordinate and moves this count by at most g. This costs at most
+$\hat\epsilon$ at $\hat\delta$ (Lemma 56; its conditions and the composition are in `shuffled_sums`). The clamp bounds
+each coordinate alone, so all d coordinates may move by g: $K = \sqrt d$, or $\sqrt d \lceil g/2 \rceil/g$ if the record
 becomes null. With $\hat\delta = \delta/(2d)$,
 
 $$\hat\epsilon = \frac{\sqrt2}{K} \Big(\sqrt{\ln\tfrac2\delta + \epsilon} - \sqrt{\ln\tfrac2\delta}\Big), \qquad
   B = \Big\lfloor \frac{180 g^2 \ln(2/\hat\delta)}{\hat\epsilon^2 b} \Big\rfloor + 1, \qquad
   g = \lceil \max(6, \sqrt b) \rceil.$$
 
-**Preset.** m is that of `coordinatewise_mean`, and $\tau$ the radius at which bias and noise together are least.
+**Preset.** m is the number of groups of `coordinatewise_mean`, and $\tau$ is the radius that minimises the sum of bias
+and noise.
 
 **Guarantee.** `error_bound` holds with probability at least $1 - \zeta$. The proof of `median_of_means` uses only the
-variance of a group's mean, to which rounding and coins add at most $\tau^2 (1 + B)/(g^2 b)$, without bias. The bound is
-for clamping at $\tau$ itself, without the trainer's margin.
+variance of a group's mean, to which rounding and coins add at most $\tau^2 (1 + B)/(g^2 b)$, without bias. The bound
+assumes that coordinates are clamped at exactly $\tau$; it does not include the trainer's margin for rounding.
 """
 
 from __future__ import annotations
@@ -61,24 +64,25 @@ from calibrators.spec import Calibration, Spec
 
 _NAME = "shuffle_coordinatewise_mean"
 _SQUARED = Units(loss=2, parameter=-2)
-_DERIVED = f"{PAPER}, Algorithms 13 and 14, Lemma 56 (derived: composition as approximate zCDP)"
-_TOO_SMALL = "tau >= 2 L, which fails here"
+_DERIVED = f"{PAPER}, Algorithms 13 and 14, Lemma 56 (composition as approximate zCDP derived)"
+_TOO_SMALL = "tau >= 2 L; this does not hold here"
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: noise bits in closed form, an m that suffices, and the tau with the least bias and noise together.
+    """Calibrate the spec: the number of noise bits has a closed form, m suffices for the error bound, and tau minimises
+    the sum of bias and noise.
 
     Raises:
-        InvalidValue: If a number is outside its range, or the dimension, on which the privacy depends, is missing; if
-            tau is missing and no preset can fill it in; or if there are more groups than records.
-        Unsupported: If the target is not (epsilon, delta); if Lemma 56 does not reach the target; or if sizes, a domain
-            or a penalty are given.
+        InvalidValue: If a number is outside its range; if the dimension is missing, because the privacy depends on it;
+            if tau is missing and no preset can choose it; or if there are more groups than records.
+        Unsupported: If the target is not (epsilon, delta); if the target is outside the range of Lemma 56; or if sizes,
+            a domain or a penalty are given.
         Unreachable: If no number of noise bits meets the target.
     """
     check_target(spec)
     check_one_step(spec, _NAME)
     known = read_assumptions(ASSUMPTIONS, spec.assumptions)
-    dimension = spec.need("dimension", "each coordinate is a sum of its own, and all of them share the privacy loss")
+    dimension = spec.need("dimension", "each coordinate is a separate sum, and all coordinates share the privacy loss")
     recommended_groups = groups_needed(dimension, known["failure_probability"])
     groups = read_groups(spec, known, recommended_groups)
     size = spec.dataset_size // groups
@@ -125,10 +129,10 @@ def calibrate(spec: Spec) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedMedians:
-    """The known facts about the planned medians' error.
+    """The planned medians and the known constants, from which bounds on the error follow.
 
     Attributes:
-        phase: The only phase.
+        phase: The plan's single phase.
         records: The number n of records.
         known: The known constants.
     """
@@ -167,7 +171,10 @@ class _PlannedMedians:
                 r"V = \tfrac{\tau^2 (1 + B)}{g^2 b}",
                 f"{PAPER}, Lemma 56 (its variance, derived)",
                 derived,
-                ("of rounding and coins in a coordinate of a group's mean, at most, whatever the records",),
+                (
+                    "an upper bound on the variance of rounding and coins in a coordinate of a group's mean, for "
+                    "all records",
+                ),
                 units=_SQUARED,
             ),
             Provenance(
@@ -184,9 +191,9 @@ class _PlannedMedians:
                 c * self._rate() if self._is_covered else None,
                 r"c \left(\tfrac{d^2 \tau^2 \ln^2(d/\delta)}{n^2 \varepsilon^2} + d \left(\tfrac{\gamma^{2/k}}{n} +"
                 r" \gamma^2 (2/\tau)^{2k-2}\right)\right)",
-                f"{PAPER}, Proposition 53 (its first term times d, as its proof has it)",
+                f"{PAPER}, Proposition 53 (with its first term times d, as in the proof)",
                 ProvenanceKind.ORDER,
-                (*HOLDS, f"order_constant c = {c:g}", "other logarithms are left out", *outside),
+                (*HOLDS, f"order_constant c = {c:g}", "the rate is without other logarithms", *outside),
                 units=_SQUARED,
             ),
         )
@@ -203,7 +210,7 @@ def _hyperparameters(phase: ShuffledMedians, groups: int, preset: float | None) 
     derived = ProvenanceKind.DERIVED
     change = "K is sqrt(d) under replace_one and sqrt(d) ceil(g/2)/g under replace_special"
     found = [
-        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 13 (as one step: derived)", derived),
+        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 13 (written as one step: derived)", derived),
         Provenance(
             "num_groups",
             float(groups),
@@ -221,7 +228,7 @@ def _hyperparameters(phase: ShuffledMedians, groups: int, preset: float | None) 
             r"B = \left\lfloor \tfrac{180 g^2 \ln(2/\hat\delta)}{\hat\varepsilon^2 b} \right\rfloor + 1",
             _DERIVED,
             derived,
-            ("fair coins for each record and coordinate",),
+            ("the number of fair coins for each record and coordinate",),
         ),
         Provenance(
             "coordinate_epsilon",
@@ -251,8 +258,10 @@ def _hyperparameters(phase: ShuffledMedians, groups: int, preset: float | None) 
 
 ALGORITHM = Algorithm(
     name=_NAME,
-    summary="The mean of records with heavy-tailed coordinates without a trusted curator: medians of groups' means, "
-    "each from shuffled bits.",
+    summary=(
+        "The mean of records with heavy-tailed coordinates, without a trusted curator. Medians of groups' means "
+        "are computed from shuffled bits."
+    ),
     source=f"{PAPER}, Algorithms 13 and 14, Proposition 53, Lemma 56",
     update=r"\tilde\nu_j = \mathrm{median}_{i \le m}\left(\tfrac{2\tau}{g b} \left(Y_j^i - \tfrac{b B}{2}\right) - \tau"
     r"\right),\; Y_j^i = \sum_{x \in G_i} \hat z_j + \mathrm{Bin}(b B, \tfrac12)",
@@ -262,24 +271,34 @@ ALGORITHM = Algorithm(
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
     guarantee=(
-        "(epsilon, delta)-differential privacy of what leaves the shuffler, the number of ones in each group and "
-        "coordinate, and hence of the released medians."
+        "The output of the shuffler, which is the number of ones in each group and coordinate, is (epsilon, "
+        "delta)-differentially private. So are the released medians."
     ),
     gradient_complexity=r"m b \le n",
-    verdict="The listing's epsilon_j is sound where its composition is, which is at smaller epsilon than the paper "
-    "says, and takes more noise than is needed. Computed anew for every request.",
+    verdict=(
+        "The printed epsilon_j is sound where the paper's composition is sound. This holds only for smaller "
+        "epsilon than the paper says. The noise is larger than needed. The verdict is computed for each "
+        "request."
+    ),
     errata=(
-        "Proposition 53 asks for epsilon <= 8 ln(2 d / delta); its own display, "
-        "eps^2/(4 ln(1/delta_1)) + eps/2 <= eps, needs epsilon <= 2 ln(2 d / delta), and a small epsilon_1 besides. "
-        "epsilon' is evaluated at each request.",
-        "The proof composes calls of 2 epsilon_j each; by Lemma 56 counts at most g apart cost epsilon_j, and d of "
-        "them are composed as approximate zCDP here.",
-        "The first term of Proposition 53's variance lacks a factor d: it is summed over d coordinates.",
+        "Proposition 53 asks for epsilon <= 8 ln(2 d / delta). But its inequality eps^2/(4 ln(1/delta_1)) + "
+        "eps/2 <= eps needs epsilon <= 2 ln(2 d / delta), and also a small epsilon_1. epsilon' is computed for "
+        "each request.",
+        (
+            "The proof composes calls of 2 epsilon_j each. By Lemma 56, counts that differ by at most g cost only "
+            "epsilon_j. Here d such costs are composed as approximate zCDP."
+        ),
+        "The first term of the variance in Proposition 53 lacks a factor d from the sum over d coordinates.",
         "The paper's text names Algorithm 8 where Algorithm 13 is meant.",
-        "The listing needs m to divide n. Here groups have floor(n/m) records, and up to m - 1 records are in none.",
-        "Noise bits are fair coins, the limit of Lemma 56's p below 1/2; at least 6 levels are used, since the lemma "
-        "is false for one level at large epsilon.",
-        "The paper does not say which median an even m has; here it is the lower one.",
+        (
+            "The listing needs m to divide n. Here a group has floor(n/m) records, and up to m - 1 records are in "
+            "no group."
+        ),
+        (
+            "Here noise bits are fair coins, which is the limit of p below 1/2 in Lemma 56. At least 6 levels are "
+            "used, because the lemma is false for one level and large epsilon."
+        ),
+        "The paper does not say which median is meant for an even m. Here it is the lower median.",
     ),
     calibrate=calibrate,
     scope=of_the_mean(Measure.MEAN_ERROR),
@@ -292,7 +311,7 @@ ALGORITHM = Algorithm(
             assumptions={"moment_order": 4.0, "coordinate_moment_bound": 1.0, "mean_bound": 2.0},
         ),
         variants={
-            "own radius and groups": {
+            "given radius and groups": {
                 "assumptions": {
                     "moment_order": 4.0,
                     "coordinate_moment_bound": 1.0,

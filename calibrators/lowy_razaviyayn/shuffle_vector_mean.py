@@ -1,36 +1,37 @@
-r"""The clipped mean from shuffled single-bit messages: P_vec (Algorithms 10, 11 and 14; Lemmas 49, 50 and 56).
+r"""The clipped mean from shuffled single-bit messages, which is P_vec (Algorithms 10, 11 and 14; Lemmas 49, 50 and 56).
 
-**Setting.** n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$ and k bounded moments,
-$\mathbb{E}\|x\|^k \le r_k^k$, each with a user who trusts nobody but a shuffler.
+**Setting.** There are n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$ and k bounded moments, $\mathbb{E}\|x\|^k
+\le r_k^k$. Each record belongs to a user who trusts only a shuffler.
 
 **Protocol.** A user clips the record to length C and shifts its coordinates to $[0, 2C]$. Each becomes an integer from
-0 to g by unbiased random rounding of $(\Pi_C(x)_j + C) \tfrac{g}{2C}$, and is sent as this many ones, zeros up to g
-bits, and b fair coins. With $Y_j$ the number of ones among all users' bits of coordinate j,
+0 to g by unbiased random rounding of $(\Pi_C(x)_j + C) \tfrac{g}{2C}$, and is sent as this many ones, filled up with
+zeros to g bits, and b fair coins. With $Y_j$ the number of ones among all users' bits of coordinate j,
 
 $$\tilde\nu_j = \frac{2C}{g n} \Big(Y_j - \frac{b n}{2}\Big) - C.$$
 
-All users send; a user without a record sends as for a record of zeros. Messages are counted, so n is public.
+All users send messages. A user without a record sends the messages for a record of zeros. The number of messages is
+visible, so n is public.
 
-**Privacy.** An observer of the shuffler's output sees $Y$ and nothing else, which is $(\epsilon, \delta)$-DP for the
-replacement of a record. `shuffled_sums` has the lemma, its conditions and the composition of the coordinates. Two
-records are at most 2 C apart in the l2 norm, or C if one of them is null: $K = 1 + 2\sqrt d/g$ or
-$\tfrac12 + 2\sqrt d/g$. With $\hat\delta = \delta/(2d)$,
+**Privacy.** An observer of the shuffler's output sees only $Y$, which is $(\epsilon, \delta)$-DP for the replacement of
+a record. The module `shuffled_sums` contains the lemma, its conditions and the composition of the coordinates. Two
+records are at most 2 C apart in the l2 norm, or C if one of them is null: $K = 1 + 2\sqrt d/g$ or $\tfrac12 + 2\sqrt
+d/g$. With $\hat\delta = \delta/(2d)$,
 
 $$\hat\epsilon = \frac{\sqrt2}{K} \Big(\sqrt{\ln\tfrac2\delta + \epsilon} - \sqrt{\ln\tfrac2\delta}\Big), \qquad
   b = \Big\lfloor \frac{180 g^2 \ln(2/\hat\delta)}{\hat\epsilon^2 n} \Big\rfloor + 1, \qquad
   g = \lceil \max(6, \sqrt n, 2\sqrt d) \rceil.$$
 
-The paper says that such g, b and p exist, and prints none. The constants of Lemma 56 are far from sharp: by exact
+The paper says that suitable g, b and p exist, but prints none. The constants of Lemma 56 are far from sharp: by exact
 evaluation, the probability of a larger likelihood ratio is smaller than delta by many orders of magnitude.
 
-**Preset.** $C = r_k (2 n/(z \sqrt d))^{1/k}$ with $z = \sqrt{n b}/g$, the noise's standard deviation over C. As with a
-trusted curator, noise and squared bias then cost about the same.
+**Preset.** $C = r_k (2 n/(z \sqrt d))^{1/k}$ with $z = \sqrt{n b}/g$, the standard deviation of the noise divided by C.
+As with a trusted curator, noise and squared bias then contribute about equally to the error.
 
 **Guarantee.** Rounding and coins are unbiased, so the mean squared error is the squared bias of clipping, the sampling
 variance, and at most $d C^2 (1 + b)/(g^2 n)$. At epsilon 1, delta 1e-6, d = 10 and n = 400 that noise has 38 times the
 standard deviation of the Gaussian noise with which a trusted curator (`clipped_mean`, Proposition 3) would do. The
-bound is for clipping at C itself: the margin that the trainer leaves for rounding is not in the bias. The noise
-multiplier is z throughout. It can be given, and epsilon or delta can be solved for.
+bound assumes that records are clipped at exactly C; the bias does not include the trainer's margin for rounding. The
+noise multiplier is z. A request can give it and solve for epsilon or delta.
 """
 
 from __future__ import annotations
@@ -67,25 +68,26 @@ from calibrators.spec import Calibration, Spec
 
 _NAME = "shuffle_vector_mean"
 _SQUARED = Units(loss=2, parameter=-2)
-#: Half of the largest distance between a replaced record's two vectors, over C.
+#: Half of the largest distance between a replaced record's two vectors, divided by C.
 _REPLACED = 1.0
 ASSUMPTIONS = (*CLIPPED_MEAN_ASSUMPTIONS, ORDER_CONSTANT)
-_DERIVED = f"{PAPER}, Algorithms 11 and 14, Lemma 56 (derived: composition as approximate zCDP)"
+_DERIVED = f"{PAPER}, Algorithms 11 and 14, Lemma 56 (composition as approximate zCDP derived)"
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: noise bits in closed form, and the C at which noise and squared bias cost about the same.
+    """Calibrate the spec: the number of noise bits has a closed form, and C is chosen so that noise and squared bias
+    contribute about equally to the error.
 
     Raises:
-        InvalidValue: If a number is outside its range, or the dimension, on which the privacy depends, is missing; or
-            if the threshold is missing and no preset can fill it in.
-        Unsupported: If the target is not (epsilon, delta); if Lemma 56 does not reach the target; or if sizes, a domain
-            or a penalty are given.
+        InvalidValue: If a number is outside its range; if the dimension is missing, because the privacy depends on it;
+            or if the threshold is missing and no preset can choose it.
+        Unsupported: If the target is not (epsilon, delta); if the target is outside the range of Lemma 56; or if sizes,
+            a domain or a penalty are given.
         Unreachable: If no number of noise bits meets the target.
     """
     check_target(spec)
     check_one_step(spec, _NAME)
-    dimension = spec.need("dimension", "each coordinate is a sum of its own, and all of them share the privacy loss")
+    dimension = spec.need("dimension", "each coordinate is a separate sum, and all coordinates share the privacy loss")
     known = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[])
     n = spec.dataset_size
     levels = _levels(n, dimension)
@@ -129,10 +131,10 @@ def calibrate(spec: Spec) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedMean:
-    """The known facts about the planned mean's error.
+    """The planned mean and the moments of the records, from which bounds on the error follow.
 
     Attributes:
-        phase: The only phase.
+        phase: The plan's single phase.
         moments: The moments of the records.
         order_constant: The order constant of the rate.
     """
@@ -143,7 +145,9 @@ class _PlannedMean:
 
     @property
     def oracle(self) -> MeanOracle:
-        """A Gaussian oracle whose noise has the variance of the coins and the largest variance of the rounding."""
+        """A mean oracle with Gaussian noise. Its variance is that of the coins plus the largest variance of the
+        rounding.
+        """
         phase = self.phase
         multiplier = phase.counts.multiplier_with_rounding
         return MeanOracle(phase.max_grad_norm, phase.users, multiplier, phase.dimension, self.moments)
@@ -170,7 +174,7 @@ class _PlannedMean:
                 r"V = \tfrac{4 d C^2}{n^2 g^2} \left(\tfrac n4 + \tfrac{n b}{4}\right)",
                 f"{PAPER}, Lemma 56 (its variance, derived)",
                 derived,
-                ("of rounding and coins together, at most, whatever the records",),
+                ("an upper bound on the variance of rounding and coins together, for all records",),
                 units=_SQUARED,
             ),
             Provenance(
@@ -200,15 +204,15 @@ class _PlannedMean:
 
 
 def _levels(users: int, dimension: int) -> int:
-    """Return a number of levels with which rounding adds little to the variance, and at most 1 to K."""
+    """Return a number of levels for which rounding adds little to the variance and at most 1 to K."""
     return levels_for(users, least=2.0 * math.sqrt(dimension))
 
 
 def _hyperparameters(phase: ShuffledCounts, solved: Solved, preset: float | None) -> tuple[Provenance, ...]:
     derived, counts = ProvenanceKind.DERIVED, solved.counts
-    change = "K's first term is 1 under replace_one and 1/2 under replace_special"
+    change = "the first term of K is 1 under replace_one and 1/2 under replace_special"
     found = [
-        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 11 (as one step: derived)", derived),
+        Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 11 (written as one step: derived)", derived),
         Provenance("noise_multiplier", counts.noise_multiplier, r"z = \sqrt{n b}/g", _DERIVED, derived, (change,)),
         Provenance("levels", float(phase.levels), r"g = \lceil \max(6, \sqrt n, 2 \sqrt d) \rceil", _DERIVED, derived),
         Provenance(
@@ -217,7 +221,7 @@ def _hyperparameters(phase: ShuffledCounts, solved: Solved, preset: float | None
             r"b = \left\lfloor \tfrac{180 g^2 \ln(2/\hat\delta)}{\hat\varepsilon^2 n} \right\rfloor + 1",
             _DERIVED,
             derived,
-            ("fair coins for each record and coordinate",),
+            ("the number of fair coins for each record and coordinate",),
         ),
         Provenance(
             "coordinate_epsilon",
@@ -245,7 +249,9 @@ def _hyperparameters(phase: ShuffledCounts, solved: Solved, preset: float | None
 
 
 def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> AsPublished | None:
-    """Judge the parameters of the paper from which P_vec is taken as the plan is charged: a record is replaced."""
+    """Judge the parameters of the earlier paper that introduced P_vec. The cost is computed as for the plan, if a
+    record is replaced.
+    """
     target = spec.target
     if not isinstance(target, ApproximateDpTarget):
         return None
@@ -255,12 +261,15 @@ def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> AsPublished | None:
     bits = noise_bits(users, levels, epsilon, share_of_delta(target.delta, dimension))
     printed = math.sqrt(users * bits) / levels
     cost = composed_epsilon(epsilon, 0.5 * target.delta, reach_in_l2(_REPLACED, dimension, levels))
-    why = f"The paper says that there are g, b and p, and prints none. Those of the earlier paper cost {cost:.6g}"
+    why = (
+        "The paper says that suitable g, b and p exist, but prints none. The parameters of the earlier paper cost "
+        f"{cost:.6g}"
+    )
     verdict, why = judge_counts(spec, why, cost, printed, phase, reach_in_l2(_REPLACED, dimension, phase.levels))
     return AsPublished(
         verdict,
         why,
-        f"{PAPER}, Algorithm 11 (prints none; secondary: Cheu, Joseph, Mao & Peng 2021, as recalled)",
+        f"{PAPER}, Algorithm 11 (prints no parameters; secondary: Cheu, Joseph, Mao & Peng 2021, as recalled)",
         r"\hat\varepsilon = \tfrac{\varepsilon}{18 \sqrt{\ln(2/\delta)}},\; \hat\delta = \tfrac{\delta}{2d},\;"
         r" g = \lceil \max(2\sqrt n, d, 4) \rceil",
         noise_multiplier=printed,
@@ -270,7 +279,10 @@ def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> AsPublished | None:
 
 ALGORITHM = Algorithm(
     name=_NAME,
-    summary="The mean of heavy-tailed records without a trusted curator: clipped, rounded, sent as shuffled bits.",
+    summary=(
+        "The mean of heavy-tailed records, without a trusted curator. Records are clipped, rounded and sent as "
+        "shuffled bits."
+    ),
     source=f"{PAPER}, Algorithms 10, 11 and 14, Lemmas 49 and 56",
     update=r"\tilde\nu_j = \tfrac{2C}{g n} \left(Y_j - \tfrac{b n}{2}\right) - C,\;"
     r" Y_j = \sum_i \hat z_{ij} + \mathrm{Bin}(n b, \tfrac12)",
@@ -280,20 +292,31 @@ ALGORITHM = Algorithm(
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
     guarantee=(
-        "(epsilon, delta)-differential privacy of what leaves the shuffler, the number of ones in each coordinate, and "
-        "hence of the released mean."
+        "The output of the shuffler, which is the number of ones in each coordinate, is (epsilon, "
+        "delta)-differentially private. So is the released mean."
     ),
     gradient_complexity="n",
-    verdict="The paper prints no parameters. Those of the earlier paper it builds on are sound, with several times the "
-    "noise that is needed. Computed anew for every request.",
+    verdict=(
+        "The paper prints no parameters. The parameters of the earlier paper that it builds on are sound, with "
+        "several times the noise that is needed. The verdict is computed for each request."
+    ),
     errata=(
-        "Algorithm 11 re-centres by subtracting one clip radius; the sum of n shifted numbers needs n of them. "
-        "Algorithm 10 leaves out the division by the number of records, which its variance is stated with.",
-        "Lemma 56 asks for g >= tau sqrt(s), which compares a number of levels with a length: sqrt(s) is enough.",
-        "Lemma 56 is false for one level at large epsilon (from 11 on, by exact evaluation): its proof needs "
-        "g >= 0.389 epsilon. At least 6 levels are used.",
-        "Lemma 56 has p below 1/2; here p is 1/2, the limit, where the lemma holds by continuity: noise bits are fair "
-        "coins, drawn exactly. The number of bits and the variance are those of the printed p, to within 1e-5.",
+        "Algorithm 11 subtracts one clip radius to undo the shift, but for a sum of n shifted numbers, n clip "
+        "radii must be subtracted. Algorithm 10 omits the division by the number of records, although its "
+        "variance is stated with this division.",
+        (
+            "Lemma 56 asks for g >= tau sqrt(s), which compares a number of levels with a length. g >= sqrt(s) is "
+            "enough."
+        ),
+        (
+            "Lemma 56 is false for one level and epsilon >= 11 (by exact evaluation), because its proof needs g >= "
+            "0.389 epsilon. Here at least 6 levels are used."
+        ),
+        (
+            "Lemma 56 has p below 1/2. Here p is the limit 1/2, for which the lemma holds by continuity. So noise "
+            "bits are fair coins, which are drawn exactly. The number of bits and the variance agree with those of "
+            "the printed p to within 1e-5."
+        ),
     ),
     calibrate=calibrate,
     scope=of_the_mean(Measure.MEAN_SQUARED_ERROR),
@@ -304,7 +327,7 @@ ALGORITHM = Algorithm(
     ),
     requests={
         "shuffle_vector_mean": ExampleRequest(
-            "The same mean without a trusted curator: what users send as shuffled bits, and what it costs",
+            "The mean of heavy-tailed records without a trusted curator: users send shuffled bits",
             {
                 "dataset_size": 10000,
                 "dimension": 10,

@@ -1,4 +1,6 @@
-"""The open quantity of shuffled counts in closed form: noise bits for a target, or the cost of given noise."""
+"""This module solves for the open quantity of shuffled counts in closed form: the noise bits for a target, or the cost
+of given noise.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from calibrators.lowy_razaviyayn.shuffled_sums import (
 from calibrators.noise import Steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 
-#: The factor by which charges stay below the target's epsilon. It covers the rounding of sums of epsilons.
+#: Charges are at most this factor times the target's epsilon. This covers the rounding of sums of epsilons.
 _BELOW = 1.0 - 1e-12
 _LARGEST_DELTA = 0.5
 _SMALLEST_LOG_DELTA = -690.0
@@ -30,13 +32,13 @@ _SMALLEST_LOG_DELTA = -690.0
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """Counts in which nothing is left open.
+    """Shuffled counts with nothing left open.
 
     Attributes:
         counts: The messages of one coordinate.
-        coordinate_epsilon: The epsilon epsilon_hat of a coordinate.
-        coordinate_delta: The delta delta_hat of a coordinate.
-        steps: The cost of all coordinates, in one step.
+        coordinate_epsilon: The cost epsilon_hat of a coordinate.
+        coordinate_delta: The share delta_hat of delta for a coordinate.
+        steps: The single step, with the cost of all coordinates.
     """
 
     counts: ShuffledSum
@@ -46,7 +48,7 @@ class Solved:
 
 
 def check_target(spec: Spec) -> None:
-    """Refuse targets under which shuffled counts have no cost.
+    """Refuse targets for which shuffled counts have no known cost.
 
     Raises:
         Unsupported: If the target is not (epsilon, delta) with delta between 0 and 1/2.
@@ -54,27 +56,28 @@ def check_target(spec: Spec) -> None:
     target = spec.target
     if not isinstance(target, ApproximateDpTarget | OpenEpsilon | OpenDelta):
         raise Unsupported(
-            "the cost of shuffled counts is known as epsilon at a delta: Lemma 56 bounds likelihood ratios up to an "
-            "event of probability delta; use an approximate_dp target for single records",
+            "the cost of shuffled counts is known only as an epsilon at a delta, because Lemma 56 bounds "
+            "likelihood ratios except on an event of probability delta; use an approximate_dp target for "
+            "single records",
             code="no_cost_in_filter",
             pointer=("target", "kind"),
         )
     if not isinstance(target, OpenDelta) and not 0.0 < target.delta < _LARGEST_DELTA:
-        raise Unsupported("shuffled counts need a delta above 0 and below 1/2", pointer=("target", "delta"))
+        raise Unsupported("delta must be above 0 and below 1/2 for shuffled counts", pointer=("target", "delta"))
 
 
 def solve_counts(spec: Spec, users: int, dimension: int, levels: int, reach: float) -> Solved:
-    """Return the least noise bits that meet the target, or the cost of the given noise.
+    """Return the smallest number of noise bits that meets the target, or the cost of the given noise.
 
     Args:
-        users: The number s of users of one sum.
+        users: The number s of users per sum.
         dimension: The dimension d, which is the number of sums.
         levels: The number g of levels.
-        reach: The l2 distance K between the counts of neighbours, over g.
+        reach: The number K, the l2 distance between the counts of neighbours divided by g.
 
     Raises:
-        Unsupported: If `check_target` refuses the target, or if a coordinate would cost more than Lemma 56 is proved
-            for.
+        Unsupported: If `check_target` refuses the target, or if the epsilon of a coordinate would be larger than Lemma
+            56 allows.
         Unreachable: If no number of noise bits, or no delta, meets the target.
     """
     check_target(spec)
@@ -88,8 +91,8 @@ def solve_counts(spec: Spec, users: int, dimension: int, levels: int, reach: flo
         bits = noise_bits(users, levels, asked, share_of_delta(delta, dimension)) if asked > 0.0 else math.inf
         if bits > MAX_NOISE_BITS:
             raise Unreachable(
-                f"{bits:.3g} noise bits for each record and coordinate would meet the target, and messages have at "
-                f"most {MAX_NOISE_BITS:.3g}: ask for a larger epsilon",
+                f"the target needs {bits:.3g} noise bits for each record and coordinate, but at most "
+                f"{MAX_NOISE_BITS:.3g} are allowed: ask for a larger epsilon",
                 pointer=("target",),
             )
         counts = ShuffledSum(users, levels, int(bits))
@@ -116,12 +119,12 @@ def solve_counts(spec: Spec, users: int, dimension: int, levels: int, reach: flo
 
 
 def _given(spec: Spec, users: int, levels: int) -> ShuffledSum:
-    assert spec.noise_multiplier is not None, "the spec has seen to it"
+    assert spec.noise_multiplier is not None, "the spec requires it if another quantity is solved for"
     bits = noise_bits_for(users, levels, spec.noise_multiplier)
     if bits > MAX_NOISE_BITS:
         raise Unreachable(
-            f"such noise takes {bits:.3g} bits for each record and coordinate; messages have at most "
-            f"{MAX_NOISE_BITS:.3g}",
+            f"this noise_multiplier needs {bits:.3g} noise bits for each record and coordinate, but at most "
+            f"{MAX_NOISE_BITS:.3g} are allowed; give a smaller noise_multiplier",
             pointer=("noise_multiplier",),
         )
     return ShuffledSum(users, levels, int(bits))
@@ -132,11 +135,15 @@ def _cost(counts: ShuffledSum, dimension: int, reach: float, delta: float) -> fl
 
 
 def _least_delta(counts: ShuffledSum, dimension: int, reach: float, epsilon: float) -> float:
-    """Return the least delta by bisection of its logarithm, rounded up: the cost falls as delta rises."""
+    """Return the least delta, rounded up. It is found by bisection of its logarithm, because the cost falls as delta
+    rises.
+    """
     low, high = _SMALLEST_LOG_DELTA, math.log(_LARGEST_DELTA) * (1.0 + 1e-9)
     if _cost(counts, dimension, reach, math.exp(high)) > epsilon:
         raise Unreachable(
-            f"with this noise no delta below 1/2 is known to go with epsilon {epsilon:g}", pointer=("target", "epsilon")
+            f"with this noise, no delta below 1/2 can be certified at epsilon {epsilon:g}; use more noise or a "
+            "larger epsilon",
+            pointer=("target", "epsilon"),
         )
     while high - low > 1e-12 * abs(high):
         middle = 0.5 * (low + high)
@@ -149,7 +156,7 @@ def _least_delta(counts: ShuffledSum, dimension: int, reach: float, epsilon: flo
 
 def _too_large(epsilon: float, pointer: tuple[str, ...], remedy: str) -> Unsupported:
     return Unsupported(
-        f"Lemma 56 is proved for a coordinate's epsilon of at most {LARGEST_EPSILON:g}, and it would be "
-        f"{epsilon:.4g}: {remedy}",
+        f"the epsilon of a coordinate would be {epsilon:.4g}, but Lemma 56 is proved only up to "
+        f"{LARGEST_EPSILON:g}: {remedy}",
         pointer=pointer,
     )

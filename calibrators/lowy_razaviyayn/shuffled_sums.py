@@ -1,8 +1,9 @@
-r"""P_1D (Algorithm 14, Lemma 56): a sum of numbers from shuffled single-bit messages, and its cost.
+r"""This module describes P_1D (Algorithm 14, Lemma 56), which computes a sum of numbers from shuffled single-bit
+messages, and its cost.
 
-Each of s users holds a number in $[0, g]$, rounds it to a neighbouring integer at random without bias, and sends as
-many ones as that, zeros up to g bits in all, and b fair coins. A shuffler puts all $s (g + b)$ bits in a random order;
-so only the number of ones remains: the sum of the integers plus $\mathrm{Bin}(s b, \tfrac12)$.
+Each of s users holds a number in $[0, g]$, rounds it to a neighbouring integer at random without bias, and sends this
+many ones, filled up with zeros to g bits, and b fair coins. A shuffler puts all $s (g + b)$ bits in a random order. So
+only the number of ones remains, which is the sum of the integers plus $\mathrm{Bin}(s b, \tfrac12)$.
 
 **Lemma 56.** For $p < \tfrac12$, $\epsilon \le 15$ and $s b p \ge 90 g^2 \ln(2/\delta)/\epsilon^2$ the laws of
 $\mathrm{Bin}(s b, p)$ and of the same plus an integer $j \le g$ differ by at most $\delta$ at the level $\epsilon j/g$,
@@ -35,21 +36,21 @@ from calibrators.lowy_razaviyayn.zcdp import proposition_3_epsilon, proposition_
 
 #: The largest epsilon of one coordinate for which Lemma 56 is proved.
 LARGEST_EPSILON = 15.0
-#: The least number of levels, above 0.389 times the largest epsilon.
+#: The least number of levels. It is above 0.389 times the largest epsilon, as the proof of Lemma 56 needs.
 LEAST_LEVELS = 6
-#: The most noise bits that a user may have for a coordinate, a number that every JSON parser can represent.
+#: The most noise bits of a user for a coordinate. Every JSON parser can represent this number.
 MAX_NOISE_BITS = 2**53
-#: Twice the printed 90, because p is one half.
+#: The constant of Lemma 56 for s b instead of s b p: twice the printed 90, because p is one half.
 _NEEDED = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffledSum:
-    """One coordinate's messages.
+    """The messages of one coordinate.
 
     Attributes:
         users: The number s of users.
-        levels: g: a user's number is an integer from 0 to g.
+        levels: The number g of levels; a user's number is an integer from 0 to g.
         noise_bits: The number b of noise bits, fair coins of each user.
 
     >>> coordinate = ShuffledSum(users=400, levels=20, noise_bits=163808)
@@ -63,21 +64,23 @@ class ShuffledSum:
 
     @property
     def noise_multiplier(self) -> float:
-        """The standard deviation of the noise on the sum, over half the numbers' range: sqrt(s b) / g."""
+        """The standard deviation of the noise on the sum, divided by half the range of the numbers: sqrt(s b) / g."""
         return math.sqrt(float(self.users) * float(self.noise_bits)) / self.levels
 
     @property
     def multiplier_with_rounding(self) -> float:
-        """The multiplier including the largest variance of random rounding: a quarter of a squared level per user."""
+        """The noise multiplier that includes the largest variance of random rounding, a quarter of a squared level per
+        user.
+        """
         return math.sqrt(float(self.users) * (float(self.noise_bits) + 1.0)) / self.levels
 
     def epsilon(self, delta: float) -> float:
-        """Return the least epsilon that Lemma 56 gives for integers g apart."""
+        """Return the smallest epsilon that Lemma 56 gives for integers that differ by g."""
         return math.sqrt(_NEEDED * math.log(2.0 / delta)) / self.noise_multiplier
 
 
 def noise_bits(users: int, levels: int, epsilon: float, delta: float) -> float:
-    """Return the least whole number b that Lemma 56 allows, which may be too large for any plan.
+    """Return the smallest whole number b that Lemma 56 allows. It may be too large for any plan.
 
     >>> noise_bits(400, 20, 0.1386894102, 5e-8)
     163808.0
@@ -86,20 +89,22 @@ def noise_bits(users: int, levels: int, epsilon: float, delta: float) -> float:
 
 
 def noise_bits_for(users: int, levels: int, noise_multiplier: float) -> float:
-    """Return the least b with this noise. For a plan's own multiplier it is the plan's b."""
+    """Return the smallest b with at least this noise. For the noise multiplier of a plan, it is the plan's b."""
     return max(1.0, math.ceil((noise_multiplier * levels) ** 2 / users * (1.0 - 1e-14)))
 
 
 def share_of_delta(delta: float, dimension: int) -> float:
-    """Return delta_hat of each coordinate. Half of delta is for the coordinates, the other half for the conversion."""
+    """Return the delta_hat of each coordinate. Half of delta is for the coordinates, the other half for the
+    conversion.
+    """
     return delta / (2.0 * dimension)
 
 
 def coordinate_epsilon(epsilon: float, delta: float, reach: float) -> float:
-    """Return the epsilon_hat of each coordinate with which all coordinates together cost epsilon at delta.
+    """Return the epsilon_hat per coordinate for which all coordinates together cost epsilon at delta.
 
     Args:
-        reach: The reach K.
+        reach: The number K, the l2 distance between the counts of neighbours divided by g.
 
     >>> round(coordinate_epsilon(1.0, 1e-6, 1.0 + 2.0 * 10**0.5 / 20), 10)
     0.1386894102
@@ -108,8 +113,9 @@ def coordinate_epsilon(epsilon: float, delta: float, reach: float) -> float:
 
 
 def composed_epsilon(epsilon: float, left_delta: float, reach: float) -> float:
-    """Return the joint epsilon of coordinates with this epsilon_hat, at the part of delta that their own deltas
-    leave."""
+    """Return the epsilon of all coordinates together, if each costs epsilon_hat. ``left_delta`` is the part of delta
+    that the coordinates leave.
+    """
     return proposition_3_epsilon(0.5 * (epsilon * reach) ** 2, left_delta)
 
 
@@ -121,7 +127,7 @@ def reach_in_l2(distance: float, dimension: int, levels: int) -> float:
 def reach_of_coordinates(change: float, dimension: int, levels: int) -> float:
     """Return K for vectors whose coordinates move independently, each by at most ``change`` half ranges.
 
-    Null is the middle of the range. With an odd g, it is rounded away from the middle by half a level.
+    A null record is the middle of the range. If g is odd, it is rounded away from the middle by half a level.
 
     >>> reach_of_coordinates(2.0, 4, 7), reach_of_coordinates(1.0, 4, 8)
     (2.0, 1.0)
@@ -130,5 +136,5 @@ def reach_of_coordinates(change: float, dimension: int, levels: int) -> float:
 
 
 def levels_for(users: int, least: float = 0.0) -> int:
-    """Return the least g with which rounding adds at most 1/4 of a squared half range to the variance of a sum."""
+    """Return the smallest g for which rounding adds at most 1/4 of a squared half range to the variance of a sum."""
     return math.ceil(max(LEAST_LEVELS, math.sqrt(users), least))

@@ -1,4 +1,5 @@
-r"""Step sizes and weights for strongly convex problems, whose existence the paper takes from Stich (2019, Lemma 3).
+r"""This module contains step sizes and weights for strongly convex problems. The paper takes their existence from Stich
+(2019, Lemma 3).
 
 Nonnegative $r_t$, $s_t$ with
 
@@ -32,11 +33,11 @@ $\frac a2 \frac{K^2}{Z} r_{t_0} + \frac{2 c N}{a Z} + e$, in which $r_0$ has the
 $\frac{K^2}{Z} < 4$), $c$ the factor $\frac{K}{a Z} + \frac{2 N}{a Z} \le \frac{2}{aT} + \frac{8}{aT}$, and $e$ the
 factor $1 + \frac{K^2}{2 Z} < 3$. $\square$
 
-(1) itself is what `Schedule.worst_case` evaluates. It is attained: in linear programmes over all $r$ and $s$ the
-largest value of the left side is (1), to the solver's precision. Stich's lemma has the bound
-$32 g r_0 e^{-aT/(2g)} + 36 c/(aT)$, with $a r_{T+1}$ added to the left side. In all cases tried, up to 90000 steps, the
-part of (1) with $r_0$ is at most 1.6 % of the first term, and the part with $c$ at most 2/9 of the second; long runs
-tend to 2/9.
+(1) itself is what `Schedule.worst_case` evaluates. The bound (1) is attained: in linear programmes over all $r$ and
+$s$, the largest value of the left side equals (1) to the solver's precision. Stich's lemma has the bound $32 g r_0
+e^{-aT/(2g)} + 36 c/(aT)$, with $a r_{T+1}$ added to the left side. In all cases tried, up to 90000 steps, the part of
+(1) with $r_0$ is at most 1.6 % of the first term, and the part with $c$ at most 2/9 of the second; long runs tend to
+2/9.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Schedule:
     """Step sizes and normalised weights of T + 1 steps.
 
     Attributes:
-        contraction: a of the recursion.
+        contraction: The number a of the recursion.
         step_sizes: The step sizes eta_0 .. eta_T.
         weights: The weights zeta_0 .. zeta_T over their sum.
     """
@@ -65,7 +66,7 @@ class Schedule:
     weights: tuple[float, ...]
 
     def worst_case(self, start: float, noise: float | Vector, drift: float | Vector = 0.0) -> float:
-        """Return the right side of (1): no sequence that obeys the recursion has a larger weighted mean of b s_t.
+        """Return the right side of (1). No sequence that obeys the recursion has a larger weighted mean of b s_t.
 
         Args:
             start: The start r_0.
@@ -86,7 +87,7 @@ class Schedule:
 
 
 def stich_schedule(iterations: int, contraction: float, inverse_step: float) -> Schedule:
-    """Return the schedule of the paper's T: T + 1 steps.
+    """Return the schedule of T + 1 steps for the paper's T.
 
     Args:
         iterations: The number T of steps, at least 1.
@@ -109,7 +110,8 @@ def stich_schedule(iterations: int, contraction: float, inverse_step: float) -> 
 
 
 def constant_schedule(iterations: int, contraction: float, step_size: float) -> Schedule:
-    """Return T + 1 steps of one size, with the weights (1 - a eta)^(T - t); if a eta >= 1, only the last point counts.
+    """Return a schedule of T + 1 steps of the same size, with the weights (1 - a eta)^(T - t). If a eta >= 1, only the
+    last point has a weight.
 
     >>> [round(weight, 10) for weight in constant_schedule(3, 0.5, 1 / 4.5).weights]
     [0.2077079108, 0.2336713996, 0.2628803245, 0.2957403651]
@@ -127,7 +129,7 @@ def is_constant(iterations: int, contraction: float, inverse_step: float) -> boo
 def closed_form(
     iterations: int, contraction: float, inverse_step: float, start: float, noise: float, drift: float
 ) -> float:
-    """Return the bound on (b/Z) sum zeta_t s_t with its proved constants; at least `Schedule.worst_case` of the
+    """Return the bound on (b/Z) sum zeta_t s_t with the proved constants. It is at least `Schedule.worst_case` of the
     schedule.
     """
     a, g, last = contraction, inverse_step, iterations

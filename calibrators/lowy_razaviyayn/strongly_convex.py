@@ -1,4 +1,5 @@
-r"""Strongly convex and smooth F: Proposition 32 with constants that are proved, and the preset of Theorem 11.
+r"""This module contains Proposition 32 for strongly convex and smooth F, with proved constants, and the preset of
+Theorem 11.
 
 F is $\mu$-strongly convex and $\beta$-smooth on W, whose diameter is D; $\kappa = \beta/\mu$. The records' gradients
 have bounded moments, but their Lipschitz constants may be infinite. With B and $\Sigma^2$ of the mean oracle and
@@ -29,11 +30,12 @@ $$r_{t+1} \le (1 - \tfrac\mu2 \eta_t) r_t - 2 \eta_t s_t + 2 \eta_t^2 \Sigma^2 +
 the recursion of `stich_schedule` with $a = \mu/2$, $b = 2$, $c = 2\Sigma^2$, $e = 4 B^2/\mu$, $g = \beta + \mu/2$, and
 $F(\hat w_T) \le \sum_t \zeta_t F(w_{t+1})$ by convexity. $\square$
 
-A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping does not change this result: F includes it,
-with $\beta$ and $\mu$ of the sum, and the moments are those of the gradients that are clipped.
+A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping does not change this result: F includes the
+penalty, $\beta$ and $\mu$ are the constants of loss plus penalty, and the moments are those of the gradients without
+the penalty.
 
-If records draw their batches, `mean_oracle` has the root mean square bias of each step and the variance, and the
-proof holds with them for B and $\Sigma^2$.
+If records draw their batches, `mean_oracle` bounds the root mean square bias of each step and the variance. The proof
+holds with these bounds in place of B and $\Sigma^2$.
 """
 
 from __future__ import annotations
@@ -60,8 +62,9 @@ class StronglyConvexProblem:
         strong_convexity: The strong convexity mu of F, including a penalty; at most beta.
         diameter: The diameter D, of the domain.
         dimension: The dimension d.
-        moments: The moments of the gradients that are clipped.
-        penalty_strength: The penalty strength lambda, the share of mu that is added without being clipped.
+        moments: The moments of the gradients, before clipping.
+        penalty_strength: The strength lambda of the penalty, whose gradient is added without clipping. It is included
+            in mu.
     """
 
     smoothness: float
@@ -73,7 +76,7 @@ class StronglyConvexProblem:
 
     @property
     def condition_number(self) -> float:
-        """The condition number kappa."""
+        """The condition number kappa = beta / mu."""
         return self.smoothness / self.strong_convexity
 
     @property
@@ -83,22 +86,24 @@ class StronglyConvexProblem:
 
     @property
     def inverse_step(self) -> float:
-        """The number g of the schedule: no step may be longer than 1 / (beta + mu/2)."""
+        """The number g = beta + mu/2 of the schedule. No step size may be above 1/g."""
         return self.smoothness + 0.5 * self.strong_convexity
 
     @property
     def trivial_excess_risk(self) -> float:
-        """The bound that holds at every point of the domain."""
+        """The bound on the excess risk that holds at every point of the domain."""
         lipschitz = self.moments.second + 0.5 * self.penalty_strength * self.diameter
         return trivial_excess_risk(lipschitz, self.diameter, self.strong_convexity)
 
     @property
     def least_moment_bound(self) -> float:
-        """The bound (mu - lambda) D / 2: gradients at opposite ends of the domain differ by (mu - lambda) D."""
+        """The smallest possible moment bound, (mu - lambda) D / 2, because gradients at opposite ends of the domain
+        differ by at least (mu - lambda) D.
+        """
         return 0.5 * (self.strong_convexity - self.penalty_strength) * self.diameter
 
     def schedule(self, iterations: int, step_size: float | None = None) -> Schedule:
-        """Return T + 1 step sizes and weights; with a step size of the caller, all steps have that size."""
+        """Return T + 1 step sizes and weights. If the caller gives a step size, all steps have that size."""
         if step_size is None:
             return stich_schedule(iterations, self.contraction, self.inverse_step)
         return constant_schedule(iterations, self.contraction, step_size)
@@ -108,7 +113,7 @@ class StronglyConvexProblem:
         return step_size * self.inverse_step <= 1.0 + 1e-12
 
     def closed_form(self, iterations: int, oracle: MeanOracle) -> float:
-        """Return the bound above for T + 1 batches of fixed size, in loss units.
+        """Return the bound of the module for T + 1 batches of fixed size, in loss units.
 
         >>> problem = StronglyConvexProblem(4.0, 1.0, 2.0, 10, Moments(3.0, 2.0))
         >>> oracle = MeanOracle(problem.clip_threshold(238, 20_000, 1.0), 83, 2.0, 10, problem.moments)
@@ -119,7 +124,9 @@ class StronglyConvexProblem:
         return 0.5 * closed_form(iterations, self.contraction, self.inverse_step, self.diameter**2, noise, drift)
 
     def evaluated_bound(self, schedule: Schedule, oracle: MeanOracle) -> float:
-        """Return the bound without rounding constants up, by (1) of the schedule and the oracle's sharp constants."""
+        """Return the bound by (1) of `stich_schedule` and the oracle's sharp constants. It is smaller than the closed
+        form.
+        """
         drift = 4.0 * oracle.sharp_bias**2 / self.strong_convexity
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * oracle.sharp_variance, drift)
 
@@ -129,13 +136,15 @@ class StronglyConvexProblem:
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * variance, 4.0 * bias**2 / self.strong_convexity)
 
     def printed_bound(self, iterations: int, oracle: MeanOracle) -> float:
-        """Return 32 beta D^2 e^(-T/(4 kappa)) + 72 Sigma^2 / (mu T) + 2 B^2 / mu, as Proposition 32 is printed."""
+        """Return the printed bound of Proposition 32: 32 beta D^2 e^(-T/(4 kappa)) + 72 Sigma^2 / (mu T) + 2 B^2 /
+        mu.
+        """
         start = 32.0 * self.smoothness * self.diameter**2 * math.exp(-iterations / (4.0 * self.condition_number))
         mu = self.strong_convexity
         return start + 72.0 * oracle.variance / (mu * iterations) + 2.0 * oracle.bias**2 / mu
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int:
-        """Return T = max(1, ceil(4 (kappa + 1/2) ln X)): Theorem 11's T with the proved g.
+        """Return T = max(1, ceil(4 (kappa + 1/2) ln X)), which is the T of Theorem 11 with the proved g.
 
         >>> problem = StronglyConvexProblem(4.0, 1.0, 2.0, 10, Moments(3.0, 2.0))
         >>> problem.recommended_iterations(20_000, 1.0), problem.printed_iterations(20_000, 1.0)
@@ -144,16 +153,19 @@ class StronglyConvexProblem:
         return self._iterations(self.condition_number + 0.5, records, paper_epsilon)
 
     def printed_iterations(self, records: int, paper_epsilon: float) -> int:
-        """Return T = max(1, ceil(4 kappa ln X)), as Theorem 11 is printed."""
+        """Return the printed T of Theorem 11: max(1, ceil(4 kappa ln X))."""
         return self._iterations(self.condition_number, records, paper_epsilon)
 
     def clip_threshold(self, iterations: int, records: int, paper_epsilon: float) -> float:
-        """Return C = r_k (epsilon_p^2 n^2 / (d T))^(1/(2k)), at which noise and bias cost about the same."""
+        """Return C = r_k (epsilon_p^2 n^2 / (d T))^(1/(2k)), at which noise and bias contribute about equally to the
+        error.
+        """
         signal = (paper_epsilon * records) ** 2 / (self.dimension * iterations)
         return min(LARGEST, self.moments.bound * math.pow(signal, 0.5 / self.moments.order))
 
     def rate(self, records: int, paper_epsilon: float) -> float:
-        """Return (r_k^2 / mu) (1/n + (sqrt(d kappa ln n) / (epsilon_p n))^((2k-2)/k)): Theorem 11 without its constant.
+        """Return the rate of Theorem 11 without its constant: (r_k^2 / mu) (1/n + (sqrt(d kappa ln n) / (epsilon_p
+        n))^((2k-2)/k)).
 
         >>> problem = StronglyConvexProblem(4.0, 1.0, 2.0, 10, Moments(3.0, 2.0))
         >>> round(problem.rate(20_000, 1.0), 14)
@@ -164,12 +176,12 @@ class StronglyConvexProblem:
         return self.moments.bound**2 / self.strong_convexity * (1.0 / records + private)
 
     def is_well_conditioned(self, records: int) -> bool:
-        """Return whether kappa <= n / ln n, which the rate needs."""
+        """Return whether kappa <= n / ln n. The rate needs this condition."""
         return self.condition_number * math.log(records) <= records
 
     def _iterations(self, condition_number: float, records: int, paper_epsilon: float) -> int:
         k = self.moments.order
         curvature = self.strong_convexity * self.smoothness * (self.diameter / self.moments.bound) ** 2
         private = ((paper_epsilon * records) ** 2 / self.dimension) ** (1.0 - 1.0 / k)
-        # Logarithms are needed only of numbers above 1, and X may underflow.
+        # X may underflow to 0. Only logarithms of X > 1 matter, because T is at least 1.
         return max(1, math.ceil(4.0 * condition_number * math.log(max(1.0, curvature * (records + private)))))

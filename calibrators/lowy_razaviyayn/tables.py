@@ -1,6 +1,7 @@
-"""The rates of Lowy & Razaviyayn 2023 beside the lower bounds: heavy-tailed stochastic optimisation under zCDP.
+"""This module contains the rates of Lowy & Razaviyayn 2023 for heavy-tailed stochastic optimisation under zCDP, with
+the lower bounds.
 
-Epsilon is read as in the paper: rho = epsilon^2 / 2 of zero-concentrated differential privacy. Delta is not used.
+As in the paper, epsilon stands for rho = epsilon^2 / 2 in zCDP. Delta is not used.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from calibrators.comparison import Expression, Row, Setting, Table
 from calibrators.lowy_razaviyayn.lower_bounds import convex_lower_rate, strongly_convex_lower_rate
 
 _PAPER = "Lowy & Razaviyayn 2023"
-_REMARK = "Epsilon is read as that of rho = epsilon^2 / 2 in zero-concentrated differential privacy, as the paper does."
+_REMARK = "As in the paper, epsilon stands for rho = epsilon^2 / 2 in zero-concentrated differential privacy."
 
 
 def _noise(at: Setting) -> float:
-    """Return a = sqrt(d) / (epsilon n)."""
+    """Return the number a = sqrt(d) / (epsilon n), which the rates contain."""
     return math.sqrt(at.dimension) / (at.epsilon * at.dataset_size)
 
 
@@ -32,7 +33,7 @@ def _records(at: Setting) -> float:
 
 
 def _passes(at: Setting, power: float) -> float:
-    """Return n^(p + 1) ln n with p = 1 + ``power``, where the largest gradient has no bound."""
+    """Return n^(p + 1) ln n with p = 1 + ``power``, for gradients without a bound."""
     return float(at.dataset_size ** (2.0 + power)) * _log_n(at)
 
 

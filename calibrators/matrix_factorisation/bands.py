@@ -1,7 +1,8 @@
-"""The steps of a run with correlated noise: solving for the open quantity of a spec, and choosing the number of bands.
+"""This module solves for the open quantity of a spec with correlated noise, and chooses the number of bands.
 
-Coefficients have a norm of at most 1, and the engine solves with a norm of 1. So the noise, and the number of steps or
-records that it allows, do not depend on the rounding of coefficients. The answer is certified for the plan's own event.
+The coefficients have a norm of at most 1, and the engine solves with a norm of exactly 1. So the noise, and the number
+of steps or records that it allows, do not depend on the rounding of coefficients. The answer is then certified for the
+plan's own event.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from calibrators.noise import Steps, solve_steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 from calibrators.step_sizes import StepSizeSchedule
 
-#: With at most this many cycles, their number falls a lot from one number of bands to the next, so more numbers are
-#: tried.
+#: If a run has at most this many cycles, the number of cycles changes much from one tried number of bands to the next,
+#: so more numbers of bands are tried.
 _FEW_CYCLES = 32
-#: If the largest allowed number of bands is the best, it is doubled this many times, to show the gain from more bands.
+#: If the largest allowed number of bands is the best, this number is doubled so many times to show the gain from more
+#: bands.
 _DOUBLINGS_BEYOND = 2
-#: A run keeps a vector of earlier noise, in numbers of 32 bits, for each band except the first.
+#: The bytes per parameter and band: for each band except the first, a run keeps a vector of earlier noise in numbers of
+#: 32 bits.
 _BYTES_PER_BAND = 4
 
 
@@ -38,8 +41,8 @@ class BandedEvent:
     Attributes:
         sampling: The kind of sampling.
         dataset_size: The declared number of records.
-        relation: The neighbouring relation. It decides how groups are made: by position if a record is replaced by any
-            other; otherwise each record draws its own group.
+        relation: The neighbouring relation. It decides how groups are made: by position if any record may replace a
+            record; otherwise each record draws its own group.
         bands: The number b of bands, and the number of groups.
         momentum, correlation: The momentum of the workload, and the objective.
         is_exact: Whether the event has the plan's own coefficients, whose norm is at most 1; otherwise it has a single
@@ -65,7 +68,7 @@ class BandedEvent:
         return Event(CorrelatedGaussian(noise_multiplier, coefficients), self._sampling(batch_size), iterations)
 
     def strategy(self, iterations: int) -> Strategy:
-        """Return the matrix for this many steps. It has no more bands than there are steps."""
+        """Return the matrix for this many steps. It has at most as many bands as there are steps."""
         shares = None if self.schedule is None or self.schedule.is_constant else self.schedule.shares(iterations)
         workload = Workload(iterations, self.momentum, shares)
         return optimal(workload, min(self.bands, iterations), self.correlation.objective)
@@ -78,26 +81,27 @@ class BandedEvent:
         return CyclicPoisson(share, self.bands, "by_position" if by_position else "independent")
 
     def least_noise(self, iterations: int, batch_size: int) -> float:
-        """Return the least noise multiplier at which such steps are accounted, enlarged by a billionth."""
+        """Return the smallest noise multiplier for which the engine accounts such steps, enlarged by a billionth."""
         event = self(MAX_NOISE_MULTIPLIER, iterations, batch_size)
-        assert isinstance(event.mechanism, CorrelatedGaussian), "as it was made"
+        assert isinstance(event.mechanism, CorrelatedGaussian), "this class makes events with this mechanism"
         return event.mechanism.least_noise(event.sampling, event.count)
 
     @property
     def largest_batch(self) -> int:
-        """The largest batch with this number of bands."""
+        """The largest batch size for this number of bands."""
         if self.sampling == FixedOrderEpochs.kind:
             return self.dataset_size if self.bands == 1 else (self.dataset_size - 1) // (self.bands - 1)
         return self.dataset_size // self.bands
 
 
 def steps_per_epoch(dataset_size: int, batch_size: int) -> int:
-    """Return the number of batches of a pass over all records, the last one perhaps smaller."""
+    """Return the number of batches in one pass over all records. The last batch may be smaller."""
     return -(-dataset_size // batch_size)
 
 
 def most_bands(spec: Spec) -> int:
-    """Return the most bands that the sizes of a spec allow: two steps of a record must be at least that far apart.
+    """Return the most bands that the sizes of a spec allow. With b bands, two steps of the same record must be at least
+    b steps apart.
 
     Args:
         spec: A spec whose batch size and number of steps are given or solved for.
@@ -112,13 +116,13 @@ def most_bands(spec: Spec) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """Steps with nothing left open, their matrix, and other numbers of bands.
+    """Steps with nothing left open, their matrix, and the alternatives to their number of bands.
 
     Attributes:
         steps: The steps of the plan.
         strategy: The coefficients and the errors of the matrix.
         bands: The number of bands that was asked for or chosen, which is the number of groups of cyclic batches.
-        alternatives: Other numbers of bands in the order in which they were tried, if the noise is solved for.
+        alternatives: All numbers of bands that were tried, in this order, if the noise is solved for.
     """
 
     steps: Steps
@@ -128,20 +132,20 @@ class Solved:
 
 
 def solve(spec: Spec) -> Solved:
-    """Solve for the quantity that a spec leaves open, and choose the number of bands if that is open.
+    """Solve for the quantity that a spec leaves open, and choose the number of bands if it is open.
 
     Guarantees:
-        - never_misses: the certified upper end of the plan's event meets the target.
-        - integers_are_largest: one more step, or one more record in the batch, would miss it.
+        - never_misses: the certified upper bound on the cost of the plan's event meets the target.
+        - integers_are_largest: one more step, or one more record in the batch, would miss the target.
         - the_best_is_chosen: no alternative with the spec's sampling that ``max_bands`` allows has less error. Among
-          equal ones, the one with fewer bands is chosen.
+          alternatives with equal error, the one with the fewest bands is chosen.
 
     Raises:
         InvalidValue: If a size is missing, or there are more bands than batches in a cycle or steps.
         Unsupported: If both the number of bands and a quantity other than the noise are left open.
         Unreachable, NoCostInFilter: As `calibrators.noise.solve_steps` does.
     """
-    assert spec.correlation is not None, "the registry fills it in"
+    assert spec.correlation is not None, "the registry fills in the correlation"
     if spec.unknown is not Unknown.BATCH_SIZE:
         spec.need("batch_size", "the expected number of records in a step")
     if spec.unknown is not Unknown.ITERATIONS:
@@ -152,8 +156,8 @@ def solve(spec: Spec) -> Solved:
         return _chosen(spec)
     if bands is None:
         raise Unsupported(
-            "the best number of bands depends on the noise that each needs: give correlation.bands, or solve for "
-            "noise_multiplier",
+            "the number of bands can be chosen only if the noise is solved for: give correlation.bands, or "
+            "solve for noise_multiplier",
             pointer=("solve_for",),
         )
     _check_sizes(spec)
@@ -162,27 +166,30 @@ def solve(spec: Spec) -> Solved:
 
 
 def _check_sizes(spec: Spec) -> None:
-    """Refuse more bands than the sizes allow, and epochs of more steps than can be counted."""
+    """Refuse more bands than the sizes allow, and epochs with more steps than an event can count."""
     assert spec.correlation is not None, "as was checked"
     bands, most = spec.correlation.bands, most_bands(spec)
     if spec.sampling == FixedOrderEpochs.kind and spec.batch_size is not None:
         batches = steps_per_epoch(spec.dataset_size, spec.batch_size)
         if batches > MAX_COUNT:
             raise InvalidValue(
-                f"an epoch of batches of {spec.batch_size} has {batches} steps, and {MAX_COUNT:.0e} are the most",
+                f"with batch_size {spec.batch_size}, an epoch has {batches} steps, but at most {MAX_COUNT:.0e} "
+                "are allowed; use a larger batch_size",
                 pointer=("batch_size",),
             )
     if bands is None or bands <= most:
         return
     if spec.iterations is not None and bands > spec.iterations:
         raise InvalidValue(
-            f"{bands} bands need at least as many steps: use at most {spec.iterations} bands, or more iterations",
+            f"correlation.bands is {bands}, but must be at most the number of steps: use at most "
+            f"{spec.iterations} bands, or more iterations",
             pointer=("correlation", "bands"),
         )
     what = "steps in an epoch" if spec.sampling == FixedOrderEpochs.kind else "groups that fill a batch"
     raise InvalidValue(
-        f"with {bands} bands a record's steps are at least {bands} apart, and {spec.dataset_size} records in batches "
-        f"of {spec.batch_size or 1} have no more {what} than {most}: use at most {most} bands, or smaller batches",
+        f"with {bands} bands, the steps of a record must be at least {bands} apart, but {spec.dataset_size} "
+        f"records in batches of {spec.batch_size or 1} have only {most} {what}: use at most {most} bands, or "
+        "smaller batches",
         pointer=("correlation", "bands"),
     )
 
@@ -201,7 +208,9 @@ class _Candidate:
 
 
 def _chosen(spec: Spec) -> Solved:
-    """Solve for the noise with each number of bands, also with the other sampling, and take the best."""
+    """Solve for the noise with each number of bands, under both kinds of sampling. Choose the best number of bands for
+    the spec's sampling.
+    """
     assert spec.correlation is not None, "as was checked"
     given = spec.correlation.bands
     own = _solved_for_all(spec, _candidates(spec))
@@ -235,7 +244,9 @@ def _chosen(spec: Spec) -> Solved:
 
 
 def _beyond(spec: Spec, best: _Candidate, largest: _Candidate) -> list[_Candidate]:
-    """Try more bands than ``max_bands`` as long as the error falls, if that limit excluded the best number."""
+    """Try more bands than ``max_bands`` as long as the error falls, if the best number found so far is the largest
+    allowed one.
+    """
     assert spec.correlation is not None, "as was checked"
     found, most = [largest], min(most_bands(spec), MOST_LISTED)
     if best is not largest or 2 * largest.bands <= spec.correlation.max_bands:
@@ -255,7 +266,8 @@ def _beyond(spec: Spec, best: _Candidate, largest: _Candidate) -> list[_Candidat
 
 
 def _solved_for_all(spec: Spec, candidates: Iterable[int]) -> list[_Candidate]:
-    """Return the numbers of bands up to the first whose noise does not meet the target: more bands need more noise.
+    """Return the solved numbers of bands. The search stops at the first number for which no noise meets the target,
+    because more bands need more noise.
 
     Raises:
         AccountingError: If the first number of bands is refused.
@@ -272,8 +284,9 @@ def _solved_for_all(spec: Spec, candidates: Iterable[int]) -> list[_Candidate]:
 
 
 def _between(bands: int, steps: int, most: int) -> Iterator[int]:
-    """Yield numbers of bands near a given one: for each number of cycles the smallest, since more would only make
-    batches likelier."""
+    """Yield numbers of bands near a given number. For each number of cycles, yield only the smallest number of bands,
+    because more bands would only raise the sampling probability.
+    """
     for quarters in (3, 5, 6, 7):
         cycles = -(-4 * steps // (quarters * bands))
         smallest = -(-steps // cycles)
@@ -282,12 +295,14 @@ def _between(bands: int, steps: int, most: int) -> Iterator[int]:
 
 
 def memory_of(bands: int, dimension: int) -> int:
-    """Return the bytes that a run keeps of earlier steps: their noise, in whole numbers of 32 bits."""
+    """Return the number of bytes that a run keeps for the noise of earlier steps, as whole numbers of 32 bits."""
     return _BYTES_PER_BAND * (bands - 1) * dimension
 
 
 def _candidates(spec: Spec) -> Iterator[int]:
-    """Yield 1, 2, 4, ... as far as the spec allows, or its own number followed by 1 for comparison."""
+    """Yield 1, 2, 4, ... up to the number that the spec allows. If the spec gives a number, yield this number and then
+    1 for comparison.
+    """
     assert spec.correlation is not None, "as was checked"
     most = most_bands(spec)
     if spec.correlation.bands is not None:
@@ -298,11 +313,13 @@ def _candidates(spec: Spec) -> Iterator[int]:
         yield bands
         bands *= 2
     if spec.sampling == FixedOrderEpochs.kind and bands < 2 * most:
-        yield most  # with this sampling, more bands need no more noise
+        yield most  # in a fixed order, more bands need no more noise
 
 
 def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:
-    """Return the spec with the other sampling, if that is accounted under its relation."""
+    """Return the spec with the other kind of sampling. None if this sampling is not accounted under the spec's
+    relation.
+    """
     if spec.sampling == FixedOrderEpochs.kind:
         return (replace(spec, sampling=CyclicPoisson.kind),)
     if spec.relation in FixedOrderEpochs.relations:
@@ -311,7 +328,7 @@ def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:
 
 
 def _solved_with(spec: Spec, bands: int) -> tuple[Steps, Strategy]:
-    """Solve for the open quantity with a given number of bands. The certificate is that of the plan's own event."""
+    """Solve for the open quantity with a given number of bands. The cost is certified for the plan's own event."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
     assert spec.correlation is not None, "as was checked"
     momentum = 0.0 if spec.momentum is None else spec.momentum
@@ -350,11 +367,13 @@ def _solved_for(spec: Spec, event_of: BandedEvent) -> Steps:
 
 
 def _certified(spec: Spec, target: Target, steps: Steps, event_of: BandedEvent) -> Steps | None:
-    """Return the steps, which were solved for with a norm of 1, with the plan's own event and its certificate.
+    """Return the steps with the plan's own event and its certified cost. They were solved for with a coefficient norm
+    of 1.
 
     Returns:
-        None if they cannot be used: the norm of the plan's coefficients is a little less than 1, so one more step or
-        record may meet the target, too; or an upper end that barely met the target exceeds it by rounding.
+        None if the steps cannot be used. There are two cases. The norm of the plan's coefficients is slightly below 1,
+        so one more step or record may also meet the target. Or the certified upper bound, which barely met the target,
+        exceeds it because of rounding.
     """
     count, size = steps.event.count, steps.batch_size
     event = event_of(steps.noise_multiplier, count, size)

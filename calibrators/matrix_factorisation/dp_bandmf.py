@@ -1,4 +1,4 @@
-"""DP-BandMF: DP-SGD with noise that a banded matrix correlates over steps (Choquette-Choo et al. 2023)."""
+"""DP-BandMF is DP-SGD in which a banded matrix correlates the noise over steps (Choquette-Choo et al. 2023)."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ DERIVED = f"{PAPER}, section 2 (derived: docs/concepts/correlated_noise.md)"
 
 _NOISE_OF_STEP = r"s c \sqrt{\sum_{i \le t} n_i^2},\; n(x) = 1 / c(x)"
 NO_BOUND = (
-    "No theorem speaks of what the run attains, so there is no bound: the error of the sums that it follows is a proxy."
+    "No theorem bounds the error of the trained model, so there is no bound. The error of the gradient sums "
+    "that training follows is a proxy."
 )
 OTHER_WORKLOAD = (
-    "With a domain or a penalty the steps are no longer sums of gradients, so that the errors here do not describe the "
-    "run. The privacy does not depend on it."
+    "With a domain or a penalty, the points are no longer sums of gradients, so the errors here do not "
+    "describe the run. The privacy guarantee holds all the same."
 )
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Plan a run: noise from the engine, coefficients from the optimiser, and the number of bands if that is open.
+    """Calibrate the spec: the engine computes the noise, and an optimiser computes the coefficients. The number of
+    bands is chosen if it is open.
 
     Raises:
         InvalidValue: If a number is outside its range; if there are more bands than batches in a cycle or steps; or if
-            a constant is given: the algorithm has none.
+            an assumption is given, because the algorithm has none.
         Unsupported: If the sampling is not accounted under the relation, or the number of bands and a quantity other
             than the noise are both left open.
         Unreachable: If nothing meets the target.
@@ -75,7 +77,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _step_sizes(spec: Spec, steps: int) -> float | tuple[float, ...] | None:
-    """Return one step size, or those of a schedule whose largest is the spec's."""
+    """Return the spec's step size, or the step sizes of a schedule whose largest is the spec's step size."""
     schedule = spec.step_size_schedule
     if spec.step_size is None or schedule is None or schedule.is_constant:
         return spec.step_size
@@ -83,8 +85,9 @@ def _step_sizes(spec: Spec, steps: int) -> float | tuple[float, ...] | None:
 
 
 def _of_other_batches(solved: Solved) -> Iterator[str]:
-    """Yield warnings about the cost of batches that are not sampled, comparing samplings at their best numbers of
-    bands."""
+    """Yield a warning that compares batches in a fixed order with sampled batches, each with its best number of
+    bands.
+    """
     best: dict[str, Alternative] = {}
     for each in solved.alternatives:
         if each.is_allowed and (each.sampling not in best or each.error < best[each.sampling].error):
@@ -95,30 +98,31 @@ def _of_other_batches(solved: Solved) -> Iterator[str]:
     more = fixed.error / sampled.error - 1.0
     if more >= 0.0:
         yield (
-            f"Batches in a fixed order, for loaders that cannot sample, have {100.0 * more:.0f} % more error than "
-            f"cyclic_poisson: with {fixed.bands} and {sampled.bands} bands."
+            f"Batches in a fixed order, for loaders that cannot sample, have {100.0 * more:.0f} % more error "
+            f"than cyclic_poisson batches (with {fixed.bands} and {sampled.bands} bands)."
         )
     else:
         yield (
-            f"Batches in a fixed order have {-100.0 * more:.0f} % less error than cyclic_poisson: with {fixed.bands} "
-            f"and {sampled.bands} bands."
+            f"Batches in a fixed order have {-100.0 * more:.0f} % less error than cyclic_poisson batches (with "
+            f"{fixed.bands} and {sampled.bands} bands)."
         )
 
 
 def _of_more_memory(solved: Solved) -> Iterator[str]:
-    """Yield warnings about the gain from more bands than are allowed, and about the memory for them."""
+    """Yield a warning about the gain from more bands than are allowed, and about the memory that they need."""
     beyond = [each for each in solved.alternatives if not each.is_allowed]
     if not beyond:
         return
     chosen = next(each for each in solved.alternatives if each.is_chosen)
     best = min(beyond, key=lambda each: each.error)
     if best.memory is None or chosen.memory is None:
-        kept = f"{best.bands - 1} vectors of all parameters, and not {chosen.bands - 1}"
+        kept = f"{best.bands - 1} vectors of all parameters instead of {chosen.bands - 1}"
     else:
-        kept = f"{best.memory} bytes of earlier noise, and not {chosen.memory}"
+        kept = f"{best.memory} bytes of earlier noise instead of {chosen.memory}"
     yield (
-        f"More memory would give less error: {best.bands} bands have {100.0 * (1.0 - best.error / chosen.error):.1f} % "
-        f"less than {chosen.bands}, and a run keeps {kept}. Give {best.bands} for correlation.max_bands."
+        f"More memory would give less error: {best.bands} bands have "
+        f"{100.0 * (1.0 - best.error / chosen.error):.1f} % less than {chosen.bands}, but a run then keeps "
+        f"{kept}. To allow this, give {best.bands} for correlation.max_bands."
     )
 
 
@@ -129,13 +133,13 @@ def _hyperparameters(solved: Solved, phase: CorrelatedSteps) -> Iterator[Provena
         "bands",
         float(solved.bands),
         r"b = \arg\min_b s_b \|B\|",
-        "chosen by the error of sums, which stands for that of training",
+        "chosen by the error of gradient sums, as a proxy for the error of training",
     )
     yield _derived(
         "coefficients",
         phase.coefficients,
         r"\arg\min_c \|c\|^2 \sum_i w_i d_i^2,\; d(x) = a(x) / c(x),\; c_0 \ge c_1 \ge \cdots \ge 0",
-        "whole multiples of a power of two; a worse matrix costs error, and no privacy",
+        "whole multiples of a power of two; a worse matrix increases the error but not the privacy cost",
     )
     yield Provenance(
         "noise_over_coefficient_norm",
@@ -143,7 +147,7 @@ def _hyperparameters(solved: Solved, phase: CorrelatedSteps) -> Iterator[Provena
         r"s / \|c\|",
         AMPLIFIED if cyclic else UNSAMPLED,
         ProvenanceKind.EXACT,
-        ("the noise multiplier of the independent steps that the run costs as much as",) if cyclic else (),
+        ("the noise multiplier of independent steps with the same cost as the run",) if cyclic else (),
     )
 
 
@@ -156,23 +160,23 @@ def _utility(spec: Spec, solved: Solved, phase: CorrelatedSteps) -> Iterator[Pro
     on_sum, on_mean = phase.noise_stddev_on_sum, phase.noise_stddev_on_mean
     of_sums = "standard deviation per coordinate of the noise in the sum of the steps' mean gradients"
     if spec.step_size_schedule is not None and not spec.step_size_schedule.is_constant:
-        of_sums += ", each over the largest step size"
-    of_step = "it says nothing about the privacy, which depends on C and s"
+        of_sums += ", with each step weighted by its step size over the largest"
+    of_step = "privacy does not depend on this number, but on C and s"
     for name, value, formula, remark in (
         (
             "error_of_sums",
             strategy.mean * on_mean,
             r"\frac{s c}{B} \sqrt{\tfrac{1}{T} \sum_t \|B_t\|^2},\; B = A C^{-1}",
-            f"{of_sums}, over the steps, root mean square",
+            f"{of_sums}; root mean square over the steps",
         ),
         (
             "largest_error_of_sums",
             strategy.largest * on_mean,
             r"\frac{s c}{B} \max_t \|B_t\|,\; B = A C^{-1}",
-            f"{of_sums}, of the worst step",
+            f"{of_sums}; for the worst step",
         ),
-        ("first_step_noise", first * on_sum, _NOISE_OF_STEP, f"on the sum of the first step; {of_step}"),
-        ("last_step_noise", last * on_sum, _NOISE_OF_STEP, f"on the sum of the last step; {of_step}"),
+        ("first_step_noise", first * on_sum, _NOISE_OF_STEP, f"the noise on the sum of the first step; {of_step}"),
+        ("last_step_noise", last * on_sum, _NOISE_OF_STEP, f"the noise on the sum of the last step; {of_step}"),
     ):
         yield _derived(name, value, formula, remark, units=GRADIENT)
     if spec.step_size is not None:
@@ -180,7 +184,8 @@ def _utility(spec: Spec, solved: Solved, phase: CorrelatedSteps) -> Iterator[Pro
             "error_of_points",
             spec.step_size * strategy.mean * on_mean,
             r"\eta \frac{s c}{B} \sqrt{\tfrac{1}{T} \sum_t \|B_t\|^2}",
-            "how far noise alone moves a coordinate of the points, if it did not change the gradients",
+            "how far the noise alone would move a coordinate of the points, if the gradients did not depend on "
+            "the points",
             units=PARAMETER,
         )
     ratio = next((each.ratio for each in solved.alternatives if each.is_chosen), None)
@@ -189,14 +194,14 @@ def _utility(spec: Spec, solved: Solved, phase: CorrelatedSteps) -> Iterator[Pro
             "error_over_independent_noise",
             ratio,
             r"\frac{s_b \|B_b\|}{s_1 \|B_1\|}",
-            "against Poisson batches of the same size and fresh noise in every step, at the same target",
+            "compared with fresh noise in every step and Poisson batches of the same size, at the same target",
         )
     if spec.dimension is not None:
         yield _derived(
             "memory_bytes",
             float(memory_of(len(phase.coefficients), spec.dimension)),
             r"4 (b - 1) d",
-            "noise of the last b - 1 steps, as secret as the records",
+            "the noise of the last b - 1 steps; it must be kept as secret as the records",
         )
 
 
@@ -205,13 +210,13 @@ def _derived(name: str, value: float | tuple[float, ...], formula: str, remark: 
 
 
 def _as_published(spec: Spec, solved: Solved) -> AsPublished | None:
-    """Return the noise that Theorem 4 needs in the paper's setting: cyclic Poisson batches under replace_special."""
+    """Return the noise of Theorem 4 in the paper's setting, which is cyclic Poisson batches under replace_special."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or target.delta == 0.0:
         return None
     formula = r"\lceil T/b \rceil \text{ Poisson steps, } q = b B / n,\; s / \max_i \|C e_i\|"
     relation, steps = NeighboringRelation.REPLACE_SPECIAL, solved.steps
-    assert spec.correlation is not None, "the registry fills it in"
+    assert spec.correlation is not None, "the registry fills in the correlation"
     own = replace(
         spec,
         unknown=Unknown.NOISE_MULTIPLIER,
@@ -225,7 +230,7 @@ def _as_published(spec: Spec, solved: Solved) -> AsPublished | None:
     try:
         found = solve(own).steps
     except AccountingError as error:
-        why = f"The engine has no noise in the paper's setting: {error.detail.rstrip('.')}."
+        why = f"The accounting engine finds no noise in the paper's setting: {error.detail.rstrip('.')}."
         return AsPublished(None, why, AMPLIFIED, formula)
     printed, setting = found.noise_multiplier, "cyclic Poisson batches, replace_special"
     verdict, why = UNJUDGED
@@ -236,7 +241,10 @@ def _as_published(spec: Spec, solved: Solved) -> AsPublished | None:
 
 ALGORITHM = Algorithm(
     name="dp_bandmf",
-    summary="Clip each record's gradient, sum, add Gaussian noise that a banded matrix correlates over steps, step.",
+    summary=(
+        "Each record's gradient is clipped and summed, Gaussian noise that a banded matrix correlates over steps "
+        "is added, and the points follow the noisy mean."
+    ),
     source=f"{PAPER}, Algorithm 1 with Theorem 4",
     update=r"x_t = \frac{1}{c_0}\left(s c Z_t - \sum_{j=1}^{b-1} c_j x_{t-j}\right),\quad "
     r"m \leftarrow \beta m + \frac{1}{B}\left(\sum_i \min(1, c/\|g_i\|)\, g_i + x_t\right),\quad "
@@ -251,18 +259,26 @@ ALGORITHM = Algorithm(
     assumptions=(),
     guarantee="(epsilon, delta)-differential privacy of all iterates together, hence of the released point.",
     gradient_complexity="T B",
-    verdict="Theorem 4 says which independent steps a run costs no more than. Its noise is theirs, which the engine "
-    "solves for: it is sound in the paper's setting.",
+    verdict=(
+        "Sound in the paper's setting. By Theorem 4, a run costs no more than certain independent steps, and the "
+        "engine solves for the noise of these steps."
+    ),
     errata=(
-        "The paper cuts the records into groups of equal size. Then a record that comes or goes moves others into "
-        "other groups: that is accounted under the replace relations, and under add_or_remove_one each record draws "
-        "its group for itself.",
-        "The sampling probability follows from the declared number of records, never from the size of a group, which "
-        "is private.",
-        "Coefficients are nonnegative and do not increase here. The paper's matrices need not be so, and then the "
-        "steps in which a record moves the sums most are not known in general.",
-        "Some code searches the number of bands among the divisors of a number of records. There is no reason for "
-        "that: any number up to n/B will do, and need not divide the number of steps.",
+        "The paper cuts the records into groups of equal size, so adding or removing a record would move "
+        "others into other groups. Here groups are cut like this only under the replace relations. Under "
+        "add_or_remove_one, each record draws its group independently.",
+        (
+            "The sampling probability follows from the declared number of records. It never depends on the size of "
+            "a group, because that size is private."
+        ),
+        (
+            "Here coefficients are nonnegative and do not increase. The paper allows other matrices, but for them "
+            "it is not known in general which steps of a record change the sums most."
+        ),
+        (
+            "Some implementations only try numbers of bands that divide a number of records. There is no reason "
+            "for this: every number up to n/B is possible, and it need not divide the number of steps."
+        ),
     ),
     calibrate=calibrate,
     scope=NO_THEOREM,
@@ -315,7 +331,7 @@ ALGORITHM = Algorithm(
             },
         ),
         "dp_bandmf_cooldown": ExampleRequest(
-            "DP-BandMF: momentum 0.9, and step sizes that fall along a line over the last fifth of the steps",
+            "DP-BandMF: momentum 0.9, and step sizes that fall linearly over the last fifth of the steps",
             {
                 "dataset_size": 50000,
                 "dimension": 7850,

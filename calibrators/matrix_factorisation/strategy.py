@@ -1,27 +1,30 @@
-r"""Banded Toeplitz matrices with which the sums that training follows have the least error.
+r"""This module computes banded Toeplitz matrices for which the gradient sums that training follows have the least
+error.
 
-C is lower triangular with c_0 > 0, c_0 >= c_1 >= ... >= c_(b-1) >= 0 on its diagonals. The release is g + s C^-1 Z, and
-training follows A g, its workload: prefix sums, or those with momentum and step sizes. The error of step t is s |B_t|,
-where B_t is row t of B = A C^-1. At the same privacy, s is proportional to |c|, so |c| |B_t| is minimised, and |c| is
-scaled to 1.
+C is lower triangular with c_0 > 0, c_0 >= c_1 >= ... >= c_(b-1) >= 0 on its diagonals. The release is g + s C^-1 Z,
+where g are the gradients of all steps. Training follows A g. The matrix A is the workload: prefix sums, with momentum
+and step sizes if there are any. The error of step t is s |B_t|, where B_t is row t of B = A C^-1. At the same privacy,
+s is proportional to |c|. So |c| |B_t| is minimised, and |c| is scaled to 1.
 
-A without step sizes is Toeplitz, with the coefficients of a(x) = 1 / ((1 - x)(1 - beta x)), beta the momentum. With
-d = a/c, as series, |B_t|^2 is sum over i <= t of d_i^2. So the mean over T steps is E = sum of w_i d_i^2 with
-w_i = 1 - i/T, and the largest |B_t|^2 is the last one, with w_i = 1. With u = d/c, the derivative is
+Without step sizes, A is Toeplitz with the coefficients of a(x) = 1 / ((1 - x)(1 - beta x)), where beta is the momentum.
+With the power series d = a/c, |B_t|^2 is the sum over i <= t of d_i^2. So the mean over T steps is E = sum of w_i d_i^2
+with w_i = 1 - i/T, and the largest |B_t|^2 is the last one, with w_i = 1. With u = d/c, the derivative is
 
     d(|c|^2 E)/dc_j = 2 c_j E - 2 |c|^2 sum over i >= j of w_i d_i u_(i-j):
 
-two recursive filters and b inner products. c has all its zeros outside of the unit circle (Enestroem-Kakeya), so d and
-u converge geometrically, to 1/((1 - beta) c(1)) and to that over c(1); the rest is summed in closed form.
+It takes two recursive filters and b inner products. c has all its zeros outside of the unit circle (Enestroem-Kakeya),
+so d converges geometrically to 1/((1 - beta) c(1)), and u to this limit divided by c(1). The remaining terms are summed
+in closed form.
 
 With step sizes eta_t, A_(t,i) = sum over i <= r <= t of eta_r beta^(r-i), and B_(t,i) = sum over r of eta_r n_(r-i),
-with n = 1/(c(x)(1 - beta x)): one cumulative sum for each column. The squared length of column i changes slowly with i,
-so the search computes only some columns and interpolates linearly between them. The answer is summed over all columns.
+with n = 1/(c(x)(1 - beta x)), so each column takes one cumulative sum. The squared length of column i changes slowly
+with i, so the search computes only some columns and interpolates linearly between them. The answer is summed over all
+columns.
 
-**Variables.** With c itself as the variable, a line search leaves the region where d stays finite, and the search ends
-where it began while it reports success. Here the variables are v_i = ln(c_(i-1) / c_i) >= 0, and ln(|c|^2 E) is
-minimised, which is finite wherever the search goes. No observed optimum has an active bound. It is not proved that the
-minimum is unique. A worse c costs accuracy, but never privacy.
+**Variables.** If c itself were the variable, a line search would leave the region where d stays finite, and the search
+would end where it began but report success. Here the variables are v_i = ln(c_(i-1) / c_i) >= 0, and ln(|c|^2 E) is
+minimised, which is finite wherever the search goes. In all observed optima, every v_i is positive. It is not proved
+that the minimum is unique. A worse c costs accuracy, but never privacy.
 """
 
 from __future__ import annotations
@@ -41,26 +44,29 @@ from accounting.factorisations import Array, square_root
 from calibrators.correlation import Objective
 from calibrators.plan import MAX_COEFFICIENT_BITS
 
-#: The number of rows that are computed one by one before it is checked whether they have settled.
+#: The number of rows that are computed before the first check of convergence.
 _FIRST_ROWS = 4096
-#: The most rows that are evaluated during the search, and for the answer, which is refused if they have not converged.
+#: The most rows that are computed during the search, and for the answer. The answer is refused if its rows have not
+#: converged.
 _SEARCHED_ROWS, _MOST_ROWS = 1 << 16, 1 << 21
 _SETTLED = 1e-13
-#: The most steps with step sizes of their own: each evaluation is quadratic in their number.
+#: The most steps with different step sizes. The time of each evaluation is quadratic in their number.
 MOST_SIZES = 4096
-#: The number of columns of such a workload that the search uses, and of those that are summed at a time.
+#: The number of columns that the search uses for a workload with different step sizes, and the number that are summed
+#: at a time.
 _COLUMNS = 128
-#: Coefficients get the fewest bits with which rounding costs no more than this share.
+#: The largest relative increase of the error by rounding. Coefficients get the fewest bits with which rounding stays
+#: within it.
 _ROUNDING_COST = 2e-5
 _FEWEST_BITS = 8
-#: The number of roundings to a grid that are tried. The one with the norm nearest to 1 is used.
+#: The number of roundings to a grid that are tried. The rounding with the norm nearest to 1 is used.
 _ROUNDINGS = 1024
 _GOLDEN = 0.5 * (1.0 + math.sqrt(5.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The sums that training follows: the matrix A.
+    """The workload: the gradient sums that training follows, as a matrix A.
 
     Attributes:
         steps: The number T of steps.
@@ -78,10 +84,11 @@ class Strategy:
     """A matrix C and its errors.
 
     Attributes:
-        coefficients: c_0, c_1, ...: non-increasing whole multiples of a power of two, with a norm of at most 1.
+        coefficients: The coefficients c_0, c_1, ... They do not increase, are whole multiples of a power of two, and
+            have a norm of at most 1.
         mean: The root mean square of |B_t| over the steps, which is the error in units of s.
         largest: The largest |B_t|.
-        least: The value of the objective at |c| = 1 before rounding to the grid: the least that the search found.
+        least: The smallest value of the objective that the search found, at |c| = 1 and before rounding to the grid.
     """
 
     coefficients: tuple[float, ...]
@@ -90,13 +97,13 @@ class Strategy:
     least: float
 
     def at(self, objective: Objective) -> float:
-        """Return the error that the objective measures."""
+        """Return the error of this matrix that the objective measures."""
         return self.mean if objective is Objective.MEAN else self.largest
 
 
 @lru_cache(maxsize=512)
 def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEAN) -> Strategy:
-    """Return the matrix with this many bands whose error is least.
+    """Return the matrix with this many bands that has the smallest error.
 
     Args:
         workload: The sums that training follows.
@@ -105,7 +112,7 @@ def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEA
 
     Guarantees:
         - coefficients_are_exact: each is a whole multiple of 2^-20 or of a larger power of two.
-        - norm_is_at_most_one: the sum of their squares, as a rational number.
+        - norm_is_at_most_one: the sum of the squares of the coefficients, as a rational number, is at most 1.
         - coefficients_do_not_increase.
 
     Raises:
@@ -122,8 +129,8 @@ def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEA
     least = float(np.linalg.norm(found)) * error.mean_and_largest(found)[which]
     if not math.isfinite(least):
         raise Unsupported(
-            f"the errors of {workload.steps} steps with {bands} bands settle too slowly to be computed: use fewer "
-            "steps, or fewer bands",
+            f"the errors of {workload.steps} steps with {bands} bands converge too slowly to be computed: use "
+            "fewer steps, or fewer bands",
             pointer=("iterations",),
         )
     for bits in range(_FEWEST_BITS, MAX_COEFFICIENT_BITS + 1):
@@ -135,7 +142,7 @@ def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEA
 
 
 def evaluated(workload: Workload, coefficients: tuple[float, ...]) -> tuple[float, float]:
-    """Return the root mean square and the largest of |B_t| over the steps, in units of s, for any coefficients.
+    """Return the root mean square and the maximum of |B_t| over the steps, in units of s, for any coefficients.
 
     >>> mean, largest = evaluated(Workload(1000), (1.0,))
     >>> round(mean**2, 9), round(largest**2, 9)
@@ -147,7 +154,8 @@ def evaluated(workload: Workload, coefficients: tuple[float, ...]) -> tuple[floa
 def noise_of_steps(coefficients: tuple[float, ...], steps: int) -> tuple[float, float]:
     """Return the standard deviation of the noise that the first and the last step add, in units of s.
 
-    The variance of x_t is the sum over i <= t of n_i^2, n = 1/c(x).
+    In units of s, the variance of the noise x_t of step t is the sum over i <= t of n_i^2, where n_i are the
+    coefficients of 1/c(x).
 
     >>> noise_of_steps((1.0, 0.5), 2)
     (1.0, 1.118033988749895)
@@ -161,10 +169,11 @@ def noise_of_steps(coefficients: tuple[float, ...], steps: int) -> tuple[float, 
 
 
 def start(workload: Workload, bands: int) -> Array:
-    """Return the start of the search: the root of the workload's matrix without step sizes, cut to its first bands.
+    """Return the start of the search: the square root of the workload's matrix without step sizes, cut to its first
+    bands.
 
     Its error is 5 to 25 % above the least error. The root of 1 / ((1 - x)(1 - beta x)) is the product of the series of
-    (1 - x)^(-1/2) and of the same with beta^j.
+    (1 - x)^(-1/2) and of (1 - beta x)^(-1/2).
     """
     found = square_root(bands)
     decayed = found * workload.momentum ** np.arange(bands)
@@ -173,7 +182,8 @@ def start(workload: Workload, bands: int) -> Array:
 
 
 def on_grid(coefficients: Array, bits: int) -> Array:
-    """Return coefficients in nearly the same proportions: whole multiples of 2^-bits with a norm of at most 1.
+    """Return coefficients in nearly the same proportions that are whole multiples of 2^-bits and have a norm of at most
+    1.
 
     Several roundings are tried, each at most one and a half units off, and the one whose norm is nearest to 1 is used,
     because noise is planned for a norm of 1. Near the minimum, an error in the proportions has only a quadratic effect.
@@ -183,11 +193,11 @@ def on_grid(coefficients: Array, bits: int) -> Array:
     """
     unit = math.ldexp(1.0, bits)
     scaled = coefficients * (unit / np.linalg.norm(coefficients))
-    # The fractional parts of multiples of irrational numbers: a fixed sequence without pattern.
+    # The fractional parts of multiples of irrational numbers form a fixed sequence without a pattern.
     shares = np.modf(np.outer(np.arange(_ROUNDINGS), _GOLDEN * (0.5 + np.arange(scaled.size))))[0]
     rounded = np.rint(scaled + (2.0 * shares - 1.0))
     rounded = np.minimum.accumulate(np.maximum(rounded, 0.0), axis=1)
-    squares = np.sum(rounded * rounded, axis=1)  # exact, below 2^53
+    squares = np.sum(rounded * rounded, axis=1)  # these integers are below 2^53, so they are exact
     nearest: Array = rounded[np.argmax(np.where(squares <= unit * unit, squares, -1.0))]
     return nearest / unit
 
@@ -197,15 +207,15 @@ class _Error(ABC):
 
     @abstractmethod
     def value_and_slope(self, coefficients: Array, objective: Objective) -> tuple[float, Array]:
-        """Return |c|^2 E and its derivative by each coefficient, shape (b,)."""
+        """Return |c|^2 E and its derivative with respect to each coefficient, shape (b,)."""
 
     @abstractmethod
     def mean_and_largest(self, coefficients: Array) -> tuple[float, float]:
-        """Return the root mean square and the largest of |B_t| over the steps; infinity if they are not computed."""
+        """Return the root mean square and the maximum of |B_t| over the steps; infinity if they are not computed."""
 
 
 class _ToeplitzError(_Error):
-    """The error of a workload without step sizes, which is Toeplitz, too."""
+    """The error of a workload without step sizes, whose matrix is Toeplitz."""
 
     def __init__(self, workload: Workload) -> None:
         self._steps, self._momentum = workload.steps, workload.momentum
@@ -215,7 +225,7 @@ class _ToeplitzError(_Error):
         second = _filtered(coefficients, own)
         weights, behind = self._weights(objective, own.size)
         weighted = weights * own
-        # Converged rows are all alike. Far from the optimum they may not have converged; then their mean leads the
+        # Converged rows are all equal. Far from the optimum, rows may not have converged; then their mean leads the
         # search back.
         late = np.arange(own.size - max(1, own.size // 4), own.size)
         weighted[late] += behind / late.size * own[late]
@@ -235,14 +245,14 @@ class _ToeplitzError(_Error):
         return found[0], found[1]
 
     def _weights(self, objective: Objective, rows: int) -> tuple[Array, float]:
-        """Return w_i of the rows that are computed, and the sum of the w_i of the rows after them."""
+        """Return the weights w_i of the rows that are computed, and the sum of the weights of the rows after them."""
         left = self._steps - rows
         if objective is Objective.MEAN:
             return 1.0 - np.arange(rows) / self._steps, 0.5 * left * (left + 1) / self._steps
         return np.ones(rows), float(left)
 
     def _series(self, coefficients: Array, most: int) -> Array:
-        """Return d on as many rows as d and u need to converge, or on ``most`` rows if they do not."""
+        """Return the first rows of d: as many as d and u need to converge, or ``most`` rows if they do not converge."""
         rows = min(self._steps, _FIRST_ROWS)
         while True:
             workload = np.ones(rows)
@@ -254,39 +264,42 @@ class _ToeplitzError(_Error):
             rows = min(self._steps, 2 * rows, most)
 
     def _is_settled(self, coefficients: Array, own: Array) -> bool:
-        """Return whether d has been at its limit for a quarter of its rows, so that u has reached its limit at their
-        end."""
+        """Return whether the last quarter of the rows of d is at the limit of d. Then u has also reached its limit in
+        the last row.
+        """
         limit = 1.0 / ((1.0 - self._momentum) * float(np.sum(coefficients)))
         return bool(np.max(np.abs(own[-own.size // 4 :] / limit - 1.0)) <= _SETTLED)
 
 
 class _SizedError(_Error):
-    """The error of a workload whose steps have sizes of their own."""
+    """The error of a workload whose steps have different sizes."""
 
     def __init__(self, workload: Workload) -> None:
         assert workload.step_sizes is not None, "others are Toeplitz"
         if workload.steps > MOST_SIZES:
             raise Unsupported(
-                f"with a step size for each step, bands are chosen for {MOST_SIZES} steps at most, got "
-                f"{workload.steps}: leave the schedule out, or take fewer steps",
+                f"with a schedule of step sizes, iterations must be at most {MOST_SIZES}, got {workload.steps}: "
+                "leave the schedule out, or take fewer steps",
                 pointer=("step_size_schedule",),
             )
         sizes = np.zeros(2 * workload.steps - 1)
         sizes[: workload.steps] = workload.step_sizes
         self._steps, self._momentum = workload.steps, workload.momentum
-        self._sizes = sliding_window_view(sizes, workload.steps)  # [i, k]: eta_(i + k), 0 behind the end
+        self._sizes = sliding_window_view(sizes, workload.steps)  # [i, k] is eta_(i + k), or 0 after the last step
 
     def value_and_slope(self, coefficients: Array, objective: Objective) -> tuple[float, Array]:
         if objective is not Objective.MEAN:
             raise Unsupported(
-                "if steps have sizes of their own, the step with the largest error is not known: use the mean",
+                "the objective cannot be the largest error with a schedule of step sizes, because the step "
+                "with the largest error is not known: use the mean",
                 pointer=("correlation", "objective"),
             )
         inverse = self._inverse(coefficients)
         places, weights = _columns(self._steps)
         entries = self._entries(inverse, places)
         square, energy = float(coefficients @ coefficients), float(weights @ np.sum(entries * entries, axis=1))
-        # The derivative by n_k is twice the sum over the columns i of w_i eta_(i+k) sum over t >= i + k of B_(t, i).
+        # The derivative with respect to n_k is 2 sum_i w_i eta_(i+k) sum_(t >= i+k) B_(t, i), where i runs over the
+        # columns.
         behind = np.cumsum(entries[:, ::-1], axis=1)[:, ::-1]
         by_inverse = 2.0 * weights @ (self._sizes[places] * behind)
         second = _filtered(coefficients, inverse)
@@ -302,19 +315,22 @@ class _SizedError(_Error):
         return math.sqrt(float(np.mean(rows))), math.sqrt(float(np.max(rows)))
 
     def _inverse(self, coefficients: Array) -> Array:
-        """Return n, shape (T,)."""
+        """Return the series n = 1/(c(x)(1 - beta x)), shape (T,)."""
         inverse = _filtered(coefficients, _impulse(self._steps))
         return _filtered(np.array([1.0, -self._momentum]), inverse) if self._momentum else inverse
 
     def _entries(self, inverse: Array, places: npt.NDArray[np.int64]) -> Array:
-        """Return B_(i+k, i) at [., k] for the columns i at ``places``, 0 behind the end."""
+        """Return an array with B_(i+k, i) in column k, one row for each i in ``places``; entries after the last step
+        are 0.
+        """
         entries: Array = np.cumsum(self._sizes[places] * inverse, axis=1)
         entries[np.add.outer(places, np.arange(self._steps)) >= self._steps] = 0.0
         return entries
 
 
 def _columns(steps: int) -> tuple[npt.NDArray[np.int64], Array]:
-    """Return some of this many columns, including the first and the last, and the weight of each in the mean over all.
+    """Return the indices of some of the columns, including the first and the last, and the weight of each in the mean
+    over all columns.
 
     The weights are those of the mean of a function that is linear between two of these columns. They are 1/T if all
     columns are used.
@@ -329,7 +345,7 @@ def _error_of(workload: Workload) -> _Error:
 
 
 def _least(error: _Error, begin: Array, objective: Objective) -> Array:
-    """Return the coefficients with the least error that a quasi-Newton search finds, c_0 = 1."""
+    """Return the coefficients with the smallest error that a quasi-Newton search finds, scaled to c_0 = 1."""
     if begin.size == 1:
         return np.ones(1)
 
@@ -353,13 +369,13 @@ def _least(error: _Error, begin: Array, objective: Objective) -> Array:
 
 
 def _of_ratios(ratios: Array) -> Array:
-    """Return 1, exp(-v_1), exp(-v_1 - v_2), ..."""
+    """Return the coefficients 1, exp(-v_1), exp(-v_1 - v_2), ... for the ratios v."""
     found: Array = np.exp(-np.concatenate([[0.0], np.cumsum(ratios)]))
     return found
 
 
 def _filtered(denominator: Array, series: Array) -> Array:
-    """Return the series over the denominator: both are power series, of which the first coefficients are given."""
+    """Return the quotient of the two power series, whose first coefficients are given."""
     found: Array = scipy.signal.lfilter([1.0], denominator, series)
     return found
 

@@ -1,6 +1,7 @@
-"""Phases of plans by their kinds. Equal noisy gradient steps have no file here: they are `calibrators.plan.Phase`.
+"""This package defines the phases of plans, by kind. Equal noisy gradient steps have no file here; they are
+`calibrators.plan.Phase`.
 
-A kind is registered because its file exists: `PHASES` holds the phase of every module in this folder.
+The existence of a file registers its kind: `PHASES` holds the phase of every module in this folder.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def _by_kind() -> dict[str, type[StructuredPhase]]:
         for value in vars(import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, StructuredPhase) and value.__module__ == module.name:
                 if isabstract(value):
-                    continue  # these files are shared by several kinds
+                    continue  # an abstract phase is shared code of several kinds
                 if value.kind in found:
-                    raise ValueError(f"two phases are of the kind {value.kind!r}: {found[value.kind]} and {value}")
+                    raise ValueError(f"two phases have the same kind, {value.kind!r}: {found[value.kind]} and {value}")
                 found[value.kind] = value
     return found
 

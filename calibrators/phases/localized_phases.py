@@ -1,4 +1,6 @@
-"""Full-batch noisy subgradient steps on one block of records after the other, each near the end of the one before."""
+"""Phases of full-batch noisy subgradient steps on blocks of records. Each block starts where the one before ended, and
+stays near that point.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,21 @@ from accounting.events import Event, Gaussian
 from calibrators.phases.structured import Charge, MaxGradNorm, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, PARAMETER, SMOOTHNESS, STEP
 
-#: The most blocks of a plan, and the most steps of a block: a number that every JSON reader can represent exactly.
+#: The most blocks of a plan, and the most steps of a block. Every JSON reader can represent 2^53 exactly.
 MAX_BLOCKS = 1000
 MAX_BLOCK_STEPS = 2**53
-#: The share by which a block's noise may fall short of the charge by rounding, which the trainer's margin covers.
+#: The relative amount by which rounding may leave a block's noise below the charged noise. The trainer's margin covers
+#: this.
 _ROUNDING = 1e-12
-#: The charge of steps on disjoint blocks of records.
-ONE_GAUSSIAN = Charge((Gaussian,), "blocks of steps are one gaussian event over full batches", full_batch=True)
+#: The form of the event that charges steps on disjoint blocks of records.
+ONE_GAUSSIAN = Charge(
+    (Gaussian,), "a phase of blocks must have one gaussian event over full batches, with count 1", full_batch=True
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalizedPhase(StructuredPhase):
-    """Blocks of full-batch noisy steps: block i starts from the point w' at which block i - 1 ended, and stays near it.
+    """Blocks of full-batch noisy steps. Block i starts from the point w' at which block i - 1 ended, and stays near w'.
 
     A step of block i takes the mean over all its records of gradients clipped to l2 norm ``max_grad_norm[i]``, adds
     Gaussian noise of standard deviation ``noise_stddev_on_mean[i]`` per coordinate and ``regularizer[i]`` (w - w'),
@@ -31,15 +36,15 @@ class LocalizedPhase(StructuredPhase):
     ``radius[i]`` about w'. No record is in two blocks, so a record pays only for the steps of one block.
 
     Attributes:
-        event: One Gaussian mechanism, count 1, over full batches: with its noise multiplier z, the steps of each block
-            together cost no more than it: ``inner_iterations`` C^2 / n^2 <= sigma^2 / z^2.
+        event: One Gaussian mechanism over full batches, count 1. The steps of each block together cost no more than
+            this event: with z the event's noise multiplier, ``inner_iterations`` C^2 / n^2 <= sigma^2 / z^2.
         records: The number n_i of records of each block.
         inner_iterations: The number of steps in each block.
         max_grad_norm: The clip threshold C_i.
         noise_stddev_on_mean: The standard deviation sigma_i of the noise on the mean.
-        step_size: The step size eta_i; empty in a plan that was made for its privacy alone.
+        step_size: The step size eta_i. Empty in a plan that was made only to compute its privacy and cannot run.
         regularizer: The regularizer lambda_i; empty in such a plan.
-        radius: The radius D_i; empty if the domain is the only ball.
+        radius: The radius D_i; empty if points are projected only on the domain.
     """
 
     kind = "localized_phases"
@@ -62,7 +67,7 @@ class LocalizedPhase(StructuredPhase):
     def check(self) -> None:
         blocks = len(self.records)
         if not 1 <= blocks <= MAX_BLOCKS:
-            raise InvalidValue(f"the number of blocks must be 1 to {MAX_BLOCKS}", pointer=("records",))
+            raise InvalidValue(f"the number of blocks must be from 1 to {MAX_BLOCKS}", pointer=("records",))
         for name in ("inner_iterations", "max_grad_norm", "noise_stddev_on_mean"):
             if len(getattr(self, name)) != blocks:
                 raise InvalidValue(f"{name} must have one number for each block", pointer=(name,))
@@ -114,7 +119,7 @@ class LocalizedPhase(StructuredPhase):
 def check_block_noise(
     event: Event, records: int, steps: int, bound: float, stddev: float, *, pointer: tuple[str | int, ...]
 ) -> None:
-    """Refuse noise on a block's means if its steps together then cost more than the charge.
+    """Refuse noise on a block's means with which the block's steps together cost more than is charged.
 
     Args:
         event: The charged event: one Gaussian mechanism.
@@ -131,7 +136,7 @@ def check_block_noise(
     charged = event.mechanism.noise_multiplier
     if stddev * records < charged * bound * math.sqrt(steps) * (1.0 - _ROUNDING):
         raise InvalidValue(
-            "a block's noise is below the noise for which the event is charged: noise_stddev_on_mean must be at least "
+            "a block has less noise than the event is charged for: noise_stddev_on_mean must be at least "
             f"{charged * bound * math.sqrt(steps) / records:g}, got {stddev!r}",
             pointer=pointer,
         )

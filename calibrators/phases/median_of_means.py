@@ -1,4 +1,4 @@
-"""The coordinate-wise median of the means of groups, with one draw of noise."""
+"""Phases that release the coordinate-wise median of the means of groups, with one draw of noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accounting.events import Gaussian
 from calibrators.phases.structured import Charge, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT
 
-#: The largest number of groups that the paper uses; all their means are kept at a time.
+#: The largest number of groups. The means of all groups are kept in memory at the same time.
 MAX_GROUPS = 1 << 14
 NumGroups = Annotated[int, Whole(1, MAX_GROUPS)]
 Dimension = Annotated[int, Whole(1, 10**10)]
@@ -20,13 +20,14 @@ Dimension = Annotated[int, Whole(1, 10**10)]
 
 @dataclass(frozen=True, slots=True)
 class MedianPhase(StructuredPhase):
-    """MeanOracle2: coordinates are clamped and groups averaged, and the lower median of their means gets noise.
+    """MeanOracle2: coordinates are clamped, each group is averaged, and noise is added to the lower median of the
+    groups' means.
 
-    A record is in at most one group. If it changes, its group's mean changes by at most s ``truncation_radius`` /
-    ``group_size`` in each coordinate, with s = 2 if it is replaced, s = 1 if one of the two is null. An order
-    statistic moves by no more than the number that moves most, so the medians change by that at most in each
-    coordinate, and by sqrt(d) times that in the l2 norm: like the mean of ``group_size`` vectors that are clipped to
-    the l2 norm ``contribution_bound``.
+    A record is in at most one group. If the record changes, its group's mean changes by at most s ``truncation_radius``
+    / ``group_size`` in each coordinate. Here s = 2 if the record is replaced, and s = 1 if one of the two records is
+    null. An order statistic moves by no more than the number that moves most. So each coordinate of the median changes
+    by at most the same amount, and the median changes by at most sqrt(d) times that amount in the l2 norm. This is the
+    sensitivity of the mean of ``group_size`` vectors that are clipped to the l2 norm ``contribution_bound``.
 
     Attributes:
         event: One Gaussian mechanism on all records.
@@ -39,7 +40,9 @@ class MedianPhase(StructuredPhase):
 
     kind = "median_of_means"
     units: ClassVar = {"truncation_radius": GRADIENT, "noise_stddev": GRADIENT}
-    charge = Charge((Gaussian,), "a median of means is one gaussian event on all records", full_batch=True)
+    charge = Charge(
+        (Gaussian,), "a phase of medians of means must have one gaussian event on all records", full_batch=True
+    )
     groups: NumGroups
     group_size: Records
     dimension: Dimension
@@ -51,7 +54,8 @@ class MedianPhase(StructuredPhase):
         charged = self.event.mechanism.noise_multiplier * self.contribution_bound / self.group_size
         if self.noise_stddev < charged * (1.0 - 1e-12):
             raise InvalidValue(
-                f"noise_stddev must be at least {charged!r}, which the event charges for, got {self.noise_stddev!r}",
+                f"noise_stddev must be at least {charged!r}, the noise for which the event is charged; got "
+                f"{self.noise_stddev!r}",
                 pointer=("noise_stddev",),
             )
 
@@ -65,7 +69,7 @@ class MedianPhase(StructuredPhase):
 
     @property
     def contribution_bound(self) -> float:
-        """The bound sqrt(d) tau: no clamped record is longer."""
+        """The bound sqrt(d) tau on the l2 norm of a clamped record."""
         return math.sqrt(self.dimension) * self.truncation_radius
 
     @property

@@ -1,4 +1,4 @@
-"""Mirror steps on all records, with generalised Gaussian noise."""
+"""Phases of mirror steps on all records, with generalised Gaussian noise."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ NormOrder = Annotated[float, Real(1.0, 2.0, open_lower=True)]
 
 @dataclass(frozen=True, slots=True)
 class MirrorPhase(StructuredPhase):
-    """Noisy mirror descent: the mean gradient of all records, noise, a mirror step in the l_p ball.
+    """Noisy mirror descent. A step takes the mean gradient of all records, adds noise, and makes a mirror step in the
+    l_p ball.
 
     A record's gradient is clipped to l_q norm ``lipschitz``, 1/p + 1/q = 1. The noise has a density proportional to
     exp(-|z|_r^2 / (2 scale^2)), r = ``noise_order``.
 
     Attributes:
-        event: A step: `ZcDp` in full batches, whose count is the number of steps.
+        event: One step: `ZcDp` in full batches. The event's count is the number of steps.
         norm_order: The order p of the norm, in (1, 2].
         noise_order: The order r of the noise's norm, in [2, q].
         records: The number n of records, the public divisor of every sum.
@@ -34,7 +35,9 @@ class MirrorPhase(StructuredPhase):
 
     kind = "mirror_steps"
     units: ClassVar = {"scale": GRADIENT, "lipschitz": GRADIENT, "step_size": STEP}
-    charge = Charge((ZcDp,), "mirror steps are zcdp events in full batches", once=False, full_batch=True)
+    charge = Charge(
+        (ZcDp,), "a phase of mirror steps must have a zcdp event in full batches", once=False, full_batch=True
+    )
     norm_order: NormOrder
     noise_order: float
     records: Records
@@ -63,7 +66,7 @@ class MirrorPhase(StructuredPhase):
 
 
 def read_noise_order(norm_order: float, noise_order: float) -> float:
-    """Return r, which is from 2 to q.
+    """Return the order r of the noise's norm, if it is in [2, q].
 
     Raises:
         InvalidValue: If r is not in [2, q].

@@ -1,4 +1,4 @@
-"""Steps of one record each whose average alone is released, with noise."""
+"""Phases of steps on one record each. Only the average of their points is released, with noise."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from calibrators.provenance import GRADIENT, PARAMETER, STEP, Units
 
 @dataclass(frozen=True, slots=True)
 class OutputPerturbation(StructuredPhase):
-    """Subgradient steps without noise, one record drawn uniformly for each; the average of the points gets noise.
+    """Subgradient steps without noise, each on one record that is drawn uniformly. Noise is added to the average of the
+    points.
 
-    Neither the points nor the drawn records are released. The cost relies on properties of every record's loss, for
-    every data set: convex, with Hoelder constants within those here, and gradients within ``gradient_norm`` wherever
-    points go. A trainer must ensure these properties; bounding gradients alone is not enough.
+    Neither the points nor the drawn records are released. The cost relies on properties that every record's loss must
+    have, for every data set. The loss is convex, its Hoelder constants are at most those given here, and its gradients
+    are no longer than ``gradient_norm`` at every point that the steps can reach. A trainer must ensure these
+    properties; bounding gradients alone is not enough.
 
     Attributes:
-        event: One aggregate: `ApproximateDp`, count 1.
+        event: One event for the whole phase: `ApproximateDp`, count 1.
         iterations: The number T of steps.
         step_size: The step size eta, the same for all steps.
         holder_exponent: The holder exponent alpha.
         holder_constant: The constant L: every record's |g(w) - g(w')| <= L |w - w'|^alpha on all of R^d.
-        gradient_norm: The bound G: no record's gradient at a point is longer.
-        radius: The largest distance of a point from 0: the radius of the domain or, without one, the bound that follows
-            for the steps.
+        gradient_norm: The bound G on the length of a record's gradient at every point.
+        radius: The largest distance of a point from 0. It is the radius of the domain; without a domain, it is a bound
+            that follows from the steps.
         noise_stddev: The standard deviation of the noise on the average, per coordinate.
     """
 
@@ -41,7 +43,7 @@ class OutputPerturbation(StructuredPhase):
         "radius": PARAMETER,
         "noise_stddev": PARAMETER,
     }
-    charge = Charge((ApproximateDp,), "output perturbation is one approximate_dp event")
+    charge = Charge((ApproximateDp,), "a phase of output perturbation must have one approximate_dp event with count 1")
     iterations: Annotated[int, Whole(1, MAX_COUNT)]
     step_size: Positive
     holder_exponent: Annotated[float, Real(0.0, 1.0)]
@@ -67,5 +69,5 @@ class OutputPerturbation(StructuredPhase):
         return (self.noise_stddev,)
 
     def noise(self, relation: NeighboringRelation) -> Noise:
-        """Return the noise on the mean of points, whose sensitivity is random."""
+        """Return the noise on the mean of the points. The sensitivity of this mean is random."""
         return Noise(stddev_on_mean=self.noise_stddev)

@@ -1,5 +1,6 @@
-"""Rounds of full-batch noisy gradient steps on records of their own, each towards a proximal point of the round
-before."""
+"""Phases of rounds of full-batch noisy gradient steps. Each round uses its own records and approaches a proximal point
+of the last round's end.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _Constant = Annotated[float | None, Real(0.0, 1e60, open_lower=True)]
 
 @dataclass(frozen=True, slots=True)
 class ProximalPhase(StructuredPhase):
-    """Rounds of full-batch noisy steps: a round starts from the point w' at which the last one ended, and stays near
-    it.
+    """Rounds of full-batch noisy steps. A round starts from the point w' at which the last round ended, and stays near
+    w'.
 
     Step k = 1.. ``inner_iterations`` of a round takes the mean over the round's ``records`` records of gradients
     clipped to l2 norm ``max_grad_norm``, adds Gaussian noise of standard deviation ``noise_stddev_on_mean`` per
@@ -28,18 +29,18 @@ class ProximalPhase(StructuredPhase):
     is projected on the domain and the l2 ball of ``radius`` about w'. A round ends at the mean of the points x_k that
     its steps start from, weighted by k. No record is in two rounds, so a record pays only for the steps of one round.
 
-    If such a plan releases a random point, it is the starting point of a round, and all rounds are equally likely.
+    If such a plan releases a random point, the point is the starting point of a round. All rounds are equally likely.
 
     Attributes:
-        event: One Gaussian mechanism, count 1, over full batches: with its noise multiplier z, the steps of a round
-            together cost no more than it: ``inner_iterations`` C^2 / m^2 <= sigma^2 / z^2.
+        event: One Gaussian mechanism over full batches, count 1. The steps of a round together cost no more than this
+            event: with z the event's noise multiplier, ``inner_iterations`` C^2 / m^2 <= sigma^2 / z^2.
         rounds: The number R of rounds.
         records: The number m of records of each round.
         inner_iterations: The number of steps in each round.
         max_grad_norm: The clip threshold C.
         noise_stddev_on_mean: The standard deviation sigma of the noise on the mean.
-        weak_convexity: The constant omega, from which step sizes follow; None in a plan that was made for its privacy
-            alone.
+        weak_convexity: The constant omega, from which step sizes follow. None in a plan that was made only to compute
+            its privacy and cannot run.
         regularizer: The regularizer beta, above omega; None in such a plan.
         radius: The radius of the ball about w'; None in such a plan.
     """

@@ -1,4 +1,4 @@
-"""Frank-Wolfe steps by a gradient estimate that is updated from batch to batch."""
+"""Phases of Frank-Wolfe steps that follow a gradient estimate, which each batch updates."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ MAX_SELECTIONS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RecursiveSelections(StructuredPhase):
-    """One pass: a gradient estimate goes from step to step, and each step selects a vertex of the l1 ball by it.
+    """One pass over the records. Each step updates a gradient estimate and uses it to select a vertex of the l1 ball.
 
-    The first step averages gradients over ``first_batch`` records; every other one takes ``batch`` fresh records and
-    sets d <- (1 - eta)(d + mean change of the gradient since the last point) + eta mean gradient. A gradient is clipped
-    to l_inf norm ``lipschitz``, and its change between x and x' to min(2 ``lipschitz``, ``smoothness`` |x - x'|_1). A
-    step moves by eta towards the vertex that report-noisy-max with Gumbel noise of scale ``gumbel_scale`` selects.
+    The first step averages gradients over ``first_batch`` records. Every other step takes ``batch`` fresh records and
+    updates the estimate d <- (1 - eta)(d + mean change of the gradient since the last point) + eta (mean gradient). A
+    gradient is clipped to l_inf norm ``lipschitz``, and its change between x and x' to min(2 ``lipschitz``,
+    ``smoothness`` |x - x'|_1). A step moves by eta towards the vertex that report-noisy-max with Gumbel noise of scale
+    ``gumbel_scale`` selects.
 
     Attributes:
-        event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.
+        event: One event for all selections together, because they share records: `ZcDp` or `PureDp`, count 1.
         selections: The number T of selections, which are the steps of the phase.
         first_batch: The size n_0 of the first batch.
         batch: The number m of records of each of the T - 1 other steps.
         step_size: The step size eta in (0, 1].
-        gumbel_scale: The Gumbel scale of the noise on the scores, in loss units.
+        gumbel_scale: The scale of the Gumbel noise on the scores, in loss units.
         lipschitz: The bound on a record's gradient in the l_inf norm, in gradient units.
         smoothness: The bound on the gradient's change per unit of l1 distance.
     """
@@ -41,7 +42,11 @@ class RecursiveSelections(StructuredPhase):
         "lipschitz": GRADIENT,
         "smoothness": SMOOTHNESS,
     }
-    charge = Charge((ZcDp, PureDp), "selections that share records are one zcdp or pure_dp event", pointer=("event",))
+    charge = Charge(
+        (ZcDp, PureDp),
+        "a phase of selections that share records must have one zcdp or pure_dp event with count 1",
+        pointer=("event",),
+    )
     selections: Annotated[int, Whole(1, MAX_SELECTIONS)]
     first_batch: Records
     batch: Records

@@ -1,4 +1,4 @@
-"""Sums of bounded vectors from shuffled single-bit messages."""
+"""Phases that compute sums of bounded vectors from shuffled single-bit messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from calibrators.phases.median_of_means import Dimension
 from calibrators.phases.structured import Charge, MaxGradNorm, Records, StructuredPhase
 from calibrators.provenance import GRADIENT
 
-#: The share by which the numbers may fall short of the charge by rounding, which the trainer's margin covers.
+#: The relative amount by which rounding may make the stated numbers miss the charge. The trainer's margin covers this.
 _ROUNDING = 1e-12
 Change = Annotated[float, Real(0.0, 2.0, open_lower=True)]
 Levels = Annotated[int, Whole(LEAST_LEVELS, MAX_DATASET_SIZE)]
@@ -33,21 +33,23 @@ CoordinateDelta = Annotated[float, Real(0.0, 0.5, open_lower=True)]
 
 
 class ShuffledBits(StructuredPhase):
-    """Sums of vectors whose coordinates users send as shuffled bits. The charge covers the cost of the sums.
+    """Sums of vectors whose coordinates users send as shuffled bits. The charged event covers the cost of all sums.
 
     Attributes:
-        change: The change of one record's part in the sums, over the bound on coordinates.
+        change: The largest change of one record's part in the sums, divided by the bound on coordinates.
         users: The number of users of one sum; all of them send, whether they have a record or not.
         dimension: The dimension d.
         levels: The number g of levels.
         noise_bits: The number b of noise bits, fair coins of each user and coordinate.
-        flip_probability: The flip probability of a coin: a half.
+        flip_probability: The probability that a fair coin shows one, 1/2.
         coordinate_epsilon, coordinate_delta: The cost of one coordinate.
     """
 
     __slots__ = ()
     change: float
-    charge = Charge((ApproximateDp,), "shuffled counts are one approximate_dp event", full_batch=True)
+    charge = Charge(
+        (ApproximateDp,), "a phase of shuffled counts must have one approximate_dp event with count 1", full_batch=True
+    )
     users: int
     dimension: int
     levels: int
@@ -57,36 +59,40 @@ class ShuffledBits(StructuredPhase):
     coordinate_delta: float
 
     def check(self) -> None:
-        """Refuse coins that are not fair, and stated costs that are below the actual cost of the bits.
+        """Refuse coins that are not fair, and stated costs below the actual cost of the bits.
 
         Raises:
-            InvalidValue: If coins are not fair, if the coordinates cost more than is charged, or if so few noise bits
-                make a coordinate cost more than is stated.
+            InvalidValue: If coins are not fair, if the coordinates together cost more than is charged, or if a
+                coordinate costs more than is stated because there are too few noise bits.
         """
         if self.flip_probability != 0.5:
             raise InvalidValue(
-                f"noise bits are fair coins: flip_probability must be 0.5, got {self.flip_probability!r}",
+                f"flip_probability must be 0.5, because noise bits are fair coins; got {self.flip_probability!r}",
                 pointer=("flip_probability",),
             )
         needed = self.counts.epsilon(self.coordinate_delta)
         if self.coordinate_epsilon < needed * (1.0 - _ROUNDING):
             raise InvalidValue(
-                f"with so few noise bits a coordinate costs {needed!r}, got {self.coordinate_epsilon!r}",
+                f"coordinate_epsilon must be at least {needed!r} with these noise_bits, got "
+                f"{self.coordinate_epsilon!r}",
                 pointer=("coordinate_epsilon",),
             )
         left = self.charged.delta - self.dimension * self.coordinate_delta
         if left <= 0.0:
-            raise InvalidValue("the deltas of the coordinates use up the charged delta", pointer=("coordinate_delta",))
+            raise InvalidValue(
+                "coordinate_delta times dimension must be below the delta of the charged event",
+                pointer=("coordinate_delta",),
+            )
         cost = composed_epsilon(self.coordinate_epsilon, left, self.reach)
         if self.charged.epsilon < cost * (1.0 - _ROUNDING):
             raise InvalidValue(
-                f"all coordinates together cost epsilon {cost!r}, and {self.charged.epsilon!r} is charged",
+                f"all coordinates together cost epsilon {cost!r}, but only epsilon {self.charged.epsilon!r} is charged",
                 pointer=("event", "mechanism", "epsilon"),
             )
 
     @property
     def charged(self) -> ApproximateDp:
-        """The cost of all that is released."""
+        """The charged event, which covers everything that is released."""
         assert isinstance(self.event.mechanism, ApproximateDp), "checked"
         return self.event.mechanism
 
@@ -98,17 +104,17 @@ class ShuffledBits(StructuredPhase):
     @property
     @abstractmethod
     def reach(self) -> float:
-        """K: how far apart the counts of neighbours are in the l2 norm, over g."""
+        """The number K: the largest l2 distance between the counts of neighbours, divided by g."""
 
     @property
     @abstractmethod
     def noise_stddev_on_mean(self) -> float:
-        """Standard deviation per coordinate of the coins in a mean."""
+        """The standard deviation that the coins add to each coordinate of a mean."""
 
     @property
     @abstractmethod
     def message_bits(self) -> int:
-        """Bits of all users and coordinates."""
+        """The number of bits that all users send for all coordinates."""
 
     @property
     def steps(self) -> int:
@@ -123,21 +129,21 @@ class ShuffledBits(StructuredPhase):
 class ShuffledCounts(ShuffledBits):
     """Each of ``users`` clips a vector to l2 norm C, and sends each coordinate as shuffled bits.
 
-    A coordinate in [-C, C] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as this many
-    ones and zeros up to ``levels`` bits, beside ``noise_bits`` fair coins. Only the number of ones among each
-    coordinate's bits leaves the shuffler.
+    A coordinate in [-C, C] becomes an integer from 0 to ``levels`` by unbiased random rounding. The integer is sent as
+    this many ones, filled up with zeros to ``levels`` bits, together with ``noise_bits`` fair coins. Only the number of
+    ones among each coordinate's bits leaves the shuffler.
 
     Attributes:
-        event: One aggregate: `ApproximateDp`, count 1.
+        event: One event for the whole phase: `ApproximateDp`, count 1.
         users: The number s of users; all of them send, whether they have a record or not.
         dimension: The dimension d.
         max_grad_norm: The clip threshold C, in gradient units.
-        change: The largest l2 distance of a changed record's two vectors, over C: 2 if it is replaced, 1 if one of the
-            two is null.
+        change: The largest l2 distance between a changed record's two vectors, divided by C: 2 if the record is
+            replaced, 1 if one of the two is null.
         levels: The number g of levels.
         noise_bits: The number b of noise bits of each user and coordinate.
-        flip_probability: The probability p that a noise bit is one: a half.
-        coordinate_epsilon: The cost epsilon_hat of counts that are g apart, at coordinate_delta.
+        flip_probability: The probability p that a noise bit is one, 1/2.
+        coordinate_epsilon: The cost epsilon_hat at ``coordinate_delta`` of counts that differ by g.
         coordinate_delta: The delta delta_hat of a coordinate.
     """
 
@@ -155,12 +161,12 @@ class ShuffledCounts(ShuffledBits):
 
     @property
     def reach(self) -> float:
-        """K: how far apart the counts of neighbours are in the l2 norm, over g."""
+        """The number K: the largest l2 distance between the counts of neighbours, divided by g."""
         return reach_in_l2(0.5 * self.change, self.dimension, self.levels)
 
     @property
     def message_bits(self) -> int:
-        """Bits of all users and coordinates."""
+        """The number of bits that all users send for all coordinates."""
         return self.users * self.dimension * (self.levels + self.noise_bits)
 
     @property
@@ -173,5 +179,5 @@ class ShuffledCounts(ShuffledBits):
 
     @property
     def noise_stddev_on_mean(self) -> float:
-        """The standard deviation of the coins alone, for each coordinate of the mean."""
+        """The standard deviation that the coins add to each coordinate of the mean."""
         return self.max_grad_norm * math.sqrt(self.noise_bits / self.users) / self.levels

@@ -1,4 +1,4 @@
-"""Medians of means of groups, each mean from shuffled single-bit messages."""
+"""Phases that release medians of the means of groups. Each mean comes from shuffled single-bit messages."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ from calibrators.provenance import GRADIENT
 
 @dataclass(frozen=True, slots=True)
 class ShuffledMedians(ShuffledBits):
-    """ShuffleMeanOracle2: shuffled bits of clamped coordinates, and the medians of the means of the groups.
+    """ShuffleMeanOracle2: users send clamped coordinates as shuffled bits, and the medians of the groups' means are
+    released.
 
-    A coordinate in [-tau, tau] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as this
-    many ones, and zeros up to ``levels`` bits, beside ``noise_bits`` fair coins. Only the number of ones among the bits
-    of each group and coordinate leaves the shuffler. A record is in at most one group, so it takes part in one count of
-    each coordinate.
+    A coordinate in [-tau, tau] becomes an integer from 0 to ``levels`` by unbiased random rounding. The integer is sent
+    as this many ones, filled up with zeros to ``levels`` bits, together with ``noise_bits`` fair coins. Only the number
+    of ones among the bits of each group and coordinate leaves the shuffler. A record is in at most one group, so it
+    takes part in one count of each coordinate.
 
     Attributes:
-        event: One aggregate: `ApproximateDp`, count 1.
+        event: One event for the whole phase: `ApproximateDp`, count 1.
         groups: The number m of groups.
         users: The number b of users of each group; all of them send, whether they have a record or not.
         dimension: The dimension d.
         truncation_radius: The truncation radius tau, in gradient units.
-        change: The largest move of a changed record in each coordinate, in units of tau: 2 if it is replaced, 1 if one
-            of the two is null.
+        change: The largest change of a record in each coordinate, in units of tau: 2 if the record is replaced, 1 if
+            one of the two is null.
         levels: The number g of levels.
         noise_bits: The noise bits of each user and coordinate.
-        flip_probability: The probability p that a noise bit is one: a half.
-        coordinate_epsilon: The cost epsilon_j of counts that are g apart, at coordinate_delta.
+        flip_probability: The probability p that a noise bit is one, 1/2.
+        coordinate_epsilon: The cost epsilon_j at ``coordinate_delta`` of counts that differ by g.
         coordinate_delta: The delta delta_j of a coordinate.
     """
 
@@ -59,12 +60,12 @@ class ShuffledMedians(ShuffledBits):
 
     @property
     def reach(self) -> float:
-        """The l2 distance K between the counts of neighbours, over g."""
+        """The number K: the largest l2 distance between the counts of neighbours, divided by g."""
         return reach_of_coordinates(self.change, self.dimension, self.levels)
 
     @property
     def message_bits(self) -> int:
-        """Bits of all groups, users and coordinates."""
+        """The number of bits that the users of all groups send for all coordinates."""
         return self.groups * self.users * self.dimension * (self.levels + self.noise_bits)
 
     @property
@@ -73,10 +74,10 @@ class ShuffledMedians(ShuffledBits):
 
     @property
     def contribution_bound(self) -> float:
-        """The bound sqrt(d) tau: no clamped record is longer."""
+        """The bound sqrt(d) tau on the l2 norm of a clamped record."""
         return math.sqrt(self.dimension) * self.truncation_radius
 
     @property
     def noise_stddev_on_mean(self) -> float:
-        """The standard deviation of the coins alone, for each coordinate of a group's mean."""
+        """The standard deviation that the coins add to each coordinate of a group's mean."""
         return self.truncation_radius * math.sqrt(self.noise_bits / self.users) / self.levels

@@ -1,4 +1,4 @@
-"""Frank-Wolfe steps on all records along the gradients of losses whose links were smoothed."""
+"""Phases of Frank-Wolfe steps on all records, for losses whose links are smoothed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from calibrators.provenance import GRADIENT, LOSS
 
 @dataclass(frozen=True, slots=True)
 class SmoothedVertexSteps(VertexSteps):
-    """Full-batch Frank-Wolfe on Moreau envelopes: `VertexSteps` with each record's link replaced by its envelope.
+    """Full-batch Frank-Wolfe on Moreau envelopes: `VertexSteps`, with each record's link replaced by the link's
+    envelope.
 
-    The link is a record's loss as a function of its logit; its envelope at m is the least of l(u) + smoothing (u - m)^2
-    / 2 over u.
+    The link l is a record's loss as a function of the record's logit. The envelope at m is the minimum of l(u) +
+    smoothing (u - m)^2 / 2 over u.
 
     Attributes:
         smoothing: The factor beta of the envelopes' quadratic term, in losses per squared logit.

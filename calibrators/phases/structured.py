@@ -1,4 +1,6 @@
-"""Phases other than equal noisy gradient steps. Each kind has a file here."""
+"""This module defines what all phases other than equal noisy gradient steps have in common. Each kind of phase has its
+own file in this folder.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ class Charge:
     """The form that the event of a phase must have.
 
     Attributes:
-        mechanisms: The mechanisms of one of these kinds.
-        words: The rule as a sentence, for refusals.
-        once: Whether the count of the event is 1.
-        full_batch: Whether the event is on all records.
+        mechanisms: The kinds of mechanism that the event may have.
+        words: The rule as a sentence; a refusal quotes it.
+        once: Whether the count of the event must be 1.
+        full_batch: Whether the event must be on all records.
         pointer: The place to which a refusal points.
     """
 
@@ -40,10 +42,10 @@ class Charge:
     pointer: tuple[str, ...] = ("event", "mechanism")
 
     def check(self, event: Event) -> None:
-        """Refuse an event of another kind.
+        """Refuse an event that does not have this form.
 
         Raises:
-            InvalidValue: If an event is of another kind.
+            InvalidValue: If the event does not have this form.
         """
         if (
             not isinstance(event.mechanism, self.mechanisms)
@@ -60,9 +62,10 @@ class Noise:
     Attributes:
         stddev_on_sum: The standard deviation per coordinate on the sum, in the unit of a record's contribution.
         stddev_on_mean: The standard deviation after the division by the public batch size.
-        l2_sensitivity: The largest distance of the sums of two neighbours, in the unit of a record's contribution.
-        noise_scale: All noise scales, in the order in which they are first drawn, if the noise is not on one sum or
-            mean, or has several sizes.
+        l2_sensitivity: The largest l2 distance between the sums of two neighbours, in the unit of a record's
+            contribution.
+        noise_scale: All noise scales, in the order in which noise is first drawn at each. They are given if the noise
+            is not on one sum or mean, or if it has several sizes.
     """
 
     stddev_on_sum: float | None = None
@@ -73,17 +76,18 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class StructuredPhase(ABC):
-    """A phase whose steps share records, noise or a cost in a way of their own.
+    """A phase that is not a sequence of equal noisy gradient steps: its steps share records, noise or a cost.
 
-    Its JSON is its kind and its fields, which are an event, numbers and tuples of numbers. A number's annotation has
-    its range, which holds for each number of a tuple; `check` has all further conditions.
+    The JSON of a phase is its kind and its fields: an event, numbers and tuples of numbers. The range of a number is in
+    its annotation. For a tuple, the range holds for each number. `check` tests all further conditions.
 
     Attributes:
         kind: The name of the kind in a plan.
-        charge: The form that its event must have.
-        ranges: The ranges of each number, by the field's name; made from the annotations.
-        units: The units of each number that has any, by the field's name.
-        event: The charged event: all steps together, or one step whose count is the number of steps.
+        charge: The form that the phase's event must have.
+        ranges: The range of each number, by the field's name; made from the annotations.
+        units: The units of each number that has units, by the field's name.
+        event: The charged event. It stands for all steps together, or for one step with the number of steps as its
+            count.
     """
 
     kind: ClassVar[str]
@@ -104,7 +108,7 @@ class StructuredPhase(ABC):
         self.check()
 
     def check(self) -> None:
-        """Refuse numbers that contradict each other. Each number is in its own range already.
+        """Refuse numbers that contradict each other. The range of each number has been checked before.
 
         Raises:
             InvalidValue: If numbers contradict each other.
@@ -114,22 +118,22 @@ class StructuredPhase(ABC):
     @property
     @abstractmethod
     def steps(self) -> int:
-        """Number of steps that a trainer carries out."""
+        """The number of steps that a trainer carries out."""
 
     @property
     @abstractmethod
     def batch_size(self) -> int:
-        """Nominal number of records that the first step reads."""
+        """The nominal number of records that the first step reads."""
 
     @property
     @abstractmethod
     def contribution_bound(self) -> float:
-        """Longest gradient that a record may contribute, in gradient units and the phase's own norm."""
+        """The length of the longest gradient that a record may contribute, in gradient units and the phase's norm."""
 
     @property
     @abstractmethod
     def noise_scale(self) -> tuple[float, ...]:
-        """The scales of the noise, in the order in which each is first drawn."""
+        """The scales of the noise, in the order in which noise is first drawn at each."""
 
     @property
     def smallest_bound(self) -> float:
@@ -138,12 +142,14 @@ class StructuredPhase(ABC):
 
     @property
     def smallest_noise(self) -> float | None:
-        """The least noise on a sum over its contribution bound; None if sums are not formed in the run's type."""
+        """The smallest noise on a sum, divided by the sum's contribution bound. None if sums are not formed in the
+        run's numeric type.
+        """
         return None
 
     def smallest_change(self, radius: float) -> float | None:
-        """Return the smallest bound on a change of a gradient, over the bound on a gradient; None if no changes are
-        summed.
+        """Return the smallest bound on a change of a gradient, divided by the bound on a gradient. None if no changes
+        are summed.
 
         Args:
             radius: The radius of the ball that contains the steps.
@@ -151,7 +157,9 @@ class StructuredPhase(ABC):
         return None
 
     def noise(self, relation: NeighboringRelation) -> Noise:
-        """Return a description of the noise. Kinds with one sum or mean describe more than its scales."""
+        """Return a description of the noise. By default it has only the scales; kinds of phase with one sum or mean
+        state more.
+        """
         return Noise(noise_scale=self.noise_scale)
 
     @property
@@ -164,7 +172,7 @@ class StructuredPhase(ABC):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote.
+        """Read a phase from the output of `to_json`.
 
         Raises:
             KeyError: If a field is missing.
@@ -176,7 +184,7 @@ class StructuredPhase(ABC):
 
 
 def _range_of(annotation: Any) -> Real | Whole | None:
-    """Return the range that an annotation gives a number, or each number of a tuple; None if it gives none."""
+    """Return the range that an annotation gives for a number or for each number of a tuple; None if it gives none."""
     if get_origin(annotation) is tuple:
         return _range_of(get_args(annotation)[0])
     found: Real | Whole | None = get_args(annotation)[1] if get_origin(annotation) is Annotated else None
@@ -184,7 +192,7 @@ def _range_of(annotation: Any) -> Real | Whole | None:
 
 
 def _checked(name: str, value: Any, within: Real | Whole) -> Any:
-    """Return a number, or each of a tuple of numbers, if it is in its range; None stays None."""
+    """Return a number, or a tuple of numbers, if each number is in the range. None stays None."""
     if value is None:
         return None
     if isinstance(value, tuple | list):
@@ -193,7 +201,7 @@ def _checked(name: str, value: Any, within: Real | Whole) -> Any:
 
 
 def _read(annotation: Any, value: Any) -> Any:
-    """Return a field's value: canonical bytes write numbers as strings."""
+    """Return a field's value from JSON. Numbers may be strings, as in canonical bytes."""
     if annotation is Event:
         return event_from_json(value)
     if get_origin(annotation) is tuple:
@@ -202,4 +210,6 @@ def _read(annotation: Any, value: Any) -> Any:
         return None if value is None else float(value)
     if annotation in (int, float, str):
         return annotation(value)
-    raise TypeError(f"fields of phases are events, numbers (or None), strings and tuples of them, not {annotation}")
+    raise TypeError(
+        f"a field of a phase must be an event, a number or None, a string, or a tuple of these, not {annotation}"
+    )

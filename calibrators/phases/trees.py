@@ -1,4 +1,6 @@
-"""Shared code of phases of trees: their layout, and the largest change of a record's part in a node."""
+"""Shared code of the phases with trees: the layout of the trees, and the largest change of a record's contribution to a
+node.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,18 @@ from accounting.described import Whole
 from accounting.errors import InvalidValue
 from calibrators.phases.structured import StructuredPhase
 
-#: The most trees of a plan of tree Frank-Wolfe, which have 2^21 - 2 steps.
+#: The most trees in a plan of tree Frank-Wolfe. This many trees have 2^21 - 2 steps.
 MAX_TREES = 20
 NumTrees = Annotated[int, Whole(1, MAX_TREES)]
 
 
 def movement(diameter: float, depth: int) -> float:
-    r"""Return the largest move of the iterate from the entry of a node to that of its right child at this depth.
+    r"""Return the largest move of the iterate between the entry of a node and the entry of its right child at this
+    depth.
 
-    Between them lie the $2^{\tau-j}$ leaves of the left sibling; in tree $\tau$ every $\eta_k \le 2/2^\tau$, and a step
-    moves by at most $\eta_k M$: together $2^{1-j} M$, and never more than M.
+    Let j be this depth and $\tau$ the number of the tree. Between the two entries lie the $2^{\tau-j}$ leaves of the
+    left sibling. In tree $\tau$ every $\eta_k \le 2/2^\tau$, and a step moves by at most $\eta_k M$. Together these
+    steps move by at most $2^{1-j} M$, and never by more than M.
 
     >>> [movement(2.0, depth) for depth in (1, 2, 3)]
     [2.0, 1.0, 0.5]
@@ -28,8 +32,8 @@ def movement(diameter: float, depth: int) -> float:
 def node_bound(lipschitz: float, smoothness: float, diameter: float, depth: int) -> float:
     r"""Return the largest dual norm of one record's contribution to the mean of a node at this depth.
 
-    $c_0 = L_0$, $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$ from j = 1 on: the gradient changes between two points that
-    are `movement` apart.
+    It is $c_0 = L_0$ at the root, and $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$ at depth j >= 1, where the node
+    averages changes of the gradient between two points at most `movement` apart.
 
     >>> [node_bound(2.0, 1.0, 2.0, depth) for depth in (0, 1, 2, 3)]
     [2.0, 2.0, 1.0, 0.5]
@@ -40,11 +44,12 @@ def node_bound(lipschitz: float, smoothness: float, diameter: float, depth: int)
 
 
 class TreesOfMeans(StructuredPhase):
-    """Trees whose nodes average gradients, or their changes, over records of their own. Every leaf is a step.
+    """Trees whose nodes average gradients or changes of gradients. Each node reads its own records, and every leaf is a
+    step.
 
     Attributes:
         num_trees: The number T of trees.
-        records_per_tree: The number b of records per tree, a power of two, at least 2^T: records averaged at a root.
+        records_per_tree: The number b of records that are averaged at the root of a tree, a power of two, at least 2^T.
         lipschitz: The bound on a record's gradient in the dual norm.
         smoothness: The bound on the gradient's change per unit of distance.
     """
@@ -64,7 +69,7 @@ class TreesOfMeans(StructuredPhase):
 
     @property
     def steps(self) -> int:
-        """Leaves of all trees."""
+        """The number of leaves of all trees."""
         return (1 << (self.num_trees + 1)) - 2
 
     @property
@@ -87,5 +92,5 @@ class TreesOfMeans(StructuredPhase):
 
     def smallest_change(self, radius: float) -> float | None:
         changes = [self.planned_bound(radius, depth) for depth in range(1, self.num_trees + 1)]
-        # A loss whose gradient is the same everywhere has no changes to round.
+        # A loss with the same gradient everywhere has no changes, so there is nothing to round.
         return min((change / self.lipschitz for change in changes if change > 0.0), default=None)

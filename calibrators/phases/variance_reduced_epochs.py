@@ -1,4 +1,6 @@
-"""Epochs of variance-reduced descent: a full gradient that stays secret, then noisy steps on small batches."""
+"""Phases of variance-reduced descent. Each epoch computes a full gradient, which stays secret, and then takes noisy
+steps on small batches.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +15,28 @@ from accounting.relations import NeighboringRelation
 from calibrators.phases.structured import Charge, MaxGradNorm, Noise, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, STEP
 
-#: The most epochs.
+#: The most epochs in a plan.
 MAX_EPOCHS = 10_000
-_WORDS = "epochs of inner steps are one renyi_dp event, with as many counts as there are inner steps"
+_WORDS = "a phase of epochs must have one renyi_dp event, whose count is the number of inner steps"
 
 
 @dataclass(frozen=True, slots=True)
 class VarianceReducedEpochs(StructuredPhase):
-    """Variance-reduced descent: every epoch takes the full gradient at a snapshot and steps on batches beside it.
+    """Variance-reduced descent. Every epoch takes the full gradient at a snapshot point, and uses it in steps on
+    batches.
 
-    A step draws ``records_per_step`` of the declared records, each set of them equally likely, and takes the mean over
-    them of each gradient's change since the snapshot, plus the snapshot's mean gradient over all records, plus noise.
-    Every gradient, wherever it is taken, is clipped to l2 norm ``max_grad_norm``, so a change is no longer than twice
-    that. The full gradient has no noise of its own and is never released: each step's noise hides it anew.
+    A step draws ``records_per_step`` of the declared records; each set of this size is equally likely. The direction is
+    the mean of these records' gradient changes since the snapshot, plus the mean gradient of all records at the
+    snapshot, plus noise. Every gradient is clipped to l2 norm ``max_grad_norm``, so a change is at most twice as long.
+    The full gradient has no noise of its own and is never released; the noise of each step hides it.
 
     Attributes:
-        event: `RenyiDp` of one inner step, counted once for each of them.
+        event: `RenyiDp` of one inner step. The count is the number of inner steps.
         inner_iterations: The number of steps of each epoch.
         records_per_step: The number b of records per step, the public divisor of a batch's sum.
         max_grad_norm: The clip threshold G, in gradient units.
-        noise_stddev_on_mean: sigma of the noise on a step's direction, per coordinate.
-        step_size: The size of every step; None in a plan that was made for its privacy alone.
+        noise_stddev_on_mean: The standard deviation sigma of the noise on a step's direction, per coordinate.
+        step_size: The size of every step. None in a plan that was made only to compute its privacy and cannot run.
     """
 
     kind = "variance_reduced_epochs"
@@ -51,13 +54,13 @@ class VarianceReducedEpochs(StructuredPhase):
 
     def check(self) -> None:
         if not 1 <= len(self.inner_iterations) <= MAX_EPOCHS:
-            raise InvalidValue(f"the number of epochs must be 1 to {MAX_EPOCHS}", pointer=("inner_iterations",))
+            raise InvalidValue(f"the number of epochs must be from 1 to {MAX_EPOCHS}", pointer=("inner_iterations",))
         if self.event.count != self.steps:
             raise InvalidValue(_WORDS, pointer=("event",))
 
     @property
     def steps(self) -> int:
-        """Inner steps of all epochs."""
+        """The number of inner steps of all epochs."""
         return sum(self.inner_iterations)
 
     @property
@@ -77,7 +80,9 @@ class VarianceReducedEpochs(StructuredPhase):
         return self.noise_stddev_on_mean * self.records_per_step / self.max_grad_norm
 
     def noise(self, relation: NeighboringRelation) -> Noise:
-        """Return the noise on a batch's sum of changes of gradients, each at most twice as long as the bound."""
+        """Return the noise on a batch's sum of gradient changes. Each change is at most twice as long as the gradient
+        bound.
+        """
         return Noise(
             stddev_on_sum=self.noise_stddev_on_mean * self.records_per_step,
             stddev_on_mean=self.noise_stddev_on_mean,

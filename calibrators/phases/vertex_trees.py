@@ -1,4 +1,4 @@
-"""Trees of averaged gradients, with a vertex selected at every leaf."""
+"""Phases of trees of averaged gradients. Each leaf selects a vertex."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from calibrators.provenance import GRADIENT, LOSS, SMOOTHNESS
 
 @dataclass(frozen=True, slots=True)
 class TreePhase(TreesOfMeans):
-    """Tree Frank-Wolfe: gradients are averaged along the paths of binary trees, and vertices are selected at the
-    leaves.
+    """Tree Frank-Wolfe. Gradients are averaged along the paths of binary trees, and a vertex is selected at each leaf.
 
     Tree number tau = 1..T has depth tau; each of its nodes, except left children, averages records that no other node
     reads. A record's gradient is clipped to l_inf norm ``lipschitz`` at a root, and its change between two points x and
@@ -23,9 +22,9 @@ class TreePhase(TreesOfMeans):
     report-noisy-max with Gumbel noise of scale ``noise_scales[tau - 1]``.
 
     Attributes:
-        event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.
+        event: One event for all selections together, because they share records: `ZcDp` or `PureDp`, count 1.
         num_trees: The number T of trees.
-        records_per_tree: The number b of records per tree, a power of two, at least 2^T: records averaged at a root.
+        records_per_tree: The number b of records that are averaged at the root of a tree, a power of two, at least 2^T.
         noise_scales: The scales of the Gumbel noise in each tree, in loss units.
         lipschitz: The bound on a record's gradient in the l_inf norm, in gradient units.
         smoothness: The bound on the gradient's change per unit of l1 distance.
@@ -37,7 +36,7 @@ class TreePhase(TreesOfMeans):
         "lipschitz": GRADIENT,
         "smoothness": SMOOTHNESS,
     }
-    charge = Charge((ZcDp, PureDp), "trees of selections are one zcdp or pure_dp event")
+    charge = Charge((ZcDp, PureDp), "a phase of selection trees must have one zcdp or pure_dp event with count 1")
     num_trees: NumTrees
     records_per_tree: Records
     noise_scales: tuple[Positive, ...]

@@ -1,13 +1,14 @@
-r"""The utility of accelerated mirror descent in a ball, with one noisy gradient a step: DP-AccMD in its safe form.
+r"""This module bounds the utility of accelerated mirror descent in a ball with one noisy gradient per step, which is
+the private form of DP-AccMD.
 
 **Steps.** For $k = 0..T-1$, with $r = 2/(k+2)$, $\alpha = (k+2)/(4 L_C)$ and $y_0 = z_0 = x_0$,
 
 $$x = r z_k + (1-r) y_k,\quad g = \nabla F(x) + b,\quad z_{k+1} = \arg\min_{z \in C} B_w(z, z_k) + \alpha\langle g, z
 \rangle,\quad y_{k+1} = r z_{k+1} + (1-r) y_k .$$
 
-**Bound.** Let $F$ be convex and $L_C$-smooth in $\|\cdot\|_C$, let $w$ be 1-strongly convex in that norm, and let
-$W = E\|b/\sigma\|_{C*}^2$. Smoothness at $y_{k+1} - x = r(z_{k+1} - z_k)$, times $\alpha/r$, and the mirror step's
-inequality leave $-\frac14\|z_{k+1}-z_k\|_C^2$, since $\alpha r L_C = \frac12$; it absorbs the noise,
+**Bound.** Let $F$ be convex and $L_C$-smooth in $\|\cdot\|_C$, let $w$ be 1-strongly convex in that norm, and let $W =
+E\|b/\sigma\|_{C*}^2$. Smoothness at $y_{k+1} - x = r(z_{k+1} - z_k)$, times $\alpha/r$, and the mirror step's
+inequality leave $-\frac14\|z_{k+1}-z_k\|_C^2$, since $\alpha r L_C = \frac12$; this term absorbs the noise:
 $-\alpha\langle b, z_{k+1}-z_k\rangle - \frac14\|z_{k+1}-z_k\|_C^2 \le \alpha^2\|b\|_{C*}^2$, and $b$ is independent of
 $z_k$. Convexity gives $\frac{(k+2)^2}{8 L_C} D_{k+1} \le \frac{k(k+2)}{8 L_C} D_k + B_w(x^*, z_k) - B_w(x^*, z_{k+1}) +
 \alpha^2 \sigma^2 W$ in expectation, $D_k = F(y_k) - F(x^*)$, and $k(k+2) \le (k+1)^2$. Summed,
@@ -28,34 +29,34 @@ import scipy
 from accounting.numbers import MAX_COUNT
 from calibrators.geometry import Domain, L1Ball, L2Ball
 
-#: From this number of parameters on, the quotient of gamma functions equals a root, to within the accuracy of
-#: logarithms.
+#: From this number of parameters on, a square root replaces the quotient of gamma functions. The two agree to within
+#: the accuracy of the logarithms.
 _MANY = 10**6
 
 
 class Geometry(Protocol):
-    """A ball C of radius R around 0, its norm, and a function w that is 1-strongly convex in it."""
+    """A ball C of radius R around 0, its norm, and a function w that is 1-strongly convex in this norm."""
 
     @property
     def radius(self) -> float:
-        """The radius R, in parameters."""
+        """The radius R, in parameter units."""
         ...
 
     @property
     def domain(self) -> Domain: ...
     @property
     def divergence(self) -> float:
-        """The pure number B: no point of C is farther from its centre in the Bregman divergence of w."""
+        """The pure number B, the largest Bregman divergence of w between a point of C and the centre."""
         ...
 
     @property
     def width(self) -> float:
-        """The width G_C, the Gaussian width E max_{x in C} <x, N>, in parameters."""
+        """The Gaussian width G_C = E max_{x in C} <x, N>, in parameter units."""
         ...
 
     @property
     def dual_moment(self) -> float:
-        """The number W = E (max_{x in C} <x, N>)^2, in squared parameters."""
+        """The number W = E (max_{x in C} <x, N>)^2, in squared parameter units."""
         ...
 
 
@@ -93,8 +94,8 @@ class Euclidean:
 
 @dataclass(frozen=True, slots=True)
 class Entropic:
-    """The l1 ball as x = R (u+ - u-), with w the negative entropy of the 2 p weights u, which are nonnegative and sum
-    to 1.
+    """The l1 ball as x = R (u+ - u-), where the 2 p weights u are nonnegative and sum to 1, and w is their negative
+    entropy.
 
     >>> ball = Entropic(radius=1.0, dimension=10)
     >>> round(ball.width, 9), round(ball.dual_moment, 9)
@@ -123,8 +124,8 @@ class Entropic:
 
 @lru_cache(maxsize=64)
 def _largest_of_normals(count: int, power: int) -> float:
-    """Return E max_j |N_j|^power of this many independent standard normals: the integral of power t^(power-1) P(max >
-    t).
+    """Return E max_j |N_j|^power for this many independent standard normals, as the integral of power t^(power-1) P(max
+    > t).
     """
 
     def integrand(t: float) -> float:
@@ -132,7 +133,7 @@ def _largest_of_normals(count: int, power: int) -> float:
             -power * t ** (power - 1) * math.expm1(count * math.log1p(-scipy.special.erfc(t / math.sqrt(2.0))))
         )
 
-    # P(max > t) falls from 1 to 0 around the middle; ten beyond, count * erfc is below e^-50.
+    # P(max > t) falls from 1 to 0 around ``middle``. At ``middle`` + 10, count * erfc is below e^-50.
     middle = math.sqrt(2.0 * math.log(2.0 * count))
     below = scipy.integrate.quad(integrand, 1e-12, middle, epsabs=0.0, epsrel=1e-12, limit=200)[0]
     above = scipy.integrate.quad(integrand, middle, middle + 10.0, epsabs=0.0, epsrel=1e-12, limit=200)[0]
@@ -141,12 +142,13 @@ def _largest_of_normals(count: int, power: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Accelerated:
-    """The bound of the module for an L-smooth convex F in a ball, from its centre.
+    """The bound of this module for an L-smooth convex F in a ball, with steps that start at the ball's centre.
 
     Attributes:
         geometry: The ball.
-        smoothness: The constant L, in the norm of the ball: |grad F(x) - grad F(y)| <= L |x - y| in l2, or in l_inf by
-            l1, which follows. L_C = L R^2. An L that is larger than necessary makes steps shorter.
+        smoothness: The constant L in |grad F(x) - grad F(y)| <= L |x - y|. For the l2 ball, both norms are l2. For the
+            l1 ball, the left norm is l_inf and the right norm l1; smoothness in l2 implies this. L_C = L R^2. A larger
+            L than necessary makes the steps shorter.
 
     >>> theorem = Accelerated(Euclidean(radius=2.0, dimension=5), smoothness=1.0)
     >>> round(theorem.bound(0.1, 20), 10)
@@ -169,16 +171,16 @@ class Accelerated:
         return start + noise * (after + 1.0) * (2.0 * after + 1.0) / (6.0 * after)
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int:
-        """Return the T >= 1 with the least bound, if T steps need sqrt(T) times the noise of one.
+        """Return the T >= 1 with the smallest bound, if T steps need sqrt(T) times the noise of one step.
 
-        The bound is then convex in T: with S = T + 1 its second term is a multiple of 2 S^2 + S - 2 - 1/S.
+        The bound is then convex in T, because with S = T + 1 its second term is a multiple of 2 S^2 + S - 2 - 1/S.
         """
 
         def rises_at(count: int) -> bool:
             at, after = (self.bound(noise_stddev_of_one_step * math.sqrt(steps), steps) for steps in (count, count + 1))
             return after >= at
 
-        lower, upper = 0, 1  # the bound falls at the one, and rises at the other
+        lower, upper = 0, 1  # the bound falls at lower and rises at upper
         while upper < MAX_COUNT and not rises_at(upper):
             lower, upper = upper, min(2 * upper, MAX_COUNT)
         while upper - lower > 1:

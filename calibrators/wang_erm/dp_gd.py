@@ -1,4 +1,4 @@
-"""DP-GD: full gradients with Gaussian noise (Wang, Ye & Xu 2017, Algorithm 4, Theorems 6.2 and 6.3)."""
+"""DP-GD takes full gradients with Gaussian noise (Wang, Ye & Xu 2017, Algorithm 4, Theorems 6.2 and 6.3)."""
 
 from __future__ import annotations
 
@@ -35,21 +35,22 @@ from calibrators.wang_erm.full_gradient import (
 from calibrators.wang_erm.paper_noise import paper_noise
 
 HOLDS = (
-    "every record's gradient is no longer than max_grad_norm wherever the iterates go, so that none is clipped",
+    "every record's gradient is at most max_grad_norm long at every iterate, so that no gradient is clipped",
     "F is L-smooth on all of R^p",
     "F(x_0) - inf F <= D_0",
 )
 HOLDS_WITH_PL = (*HOLDS, "|grad F|^2 >= 2 mu (F - inf F)")
 
-#: The statement of a rate, and the constants that the paper hides in it.
+#: An assumption of every rate of the paper.
 _HIDDEN = "order_constant stands for the constant that the paper leaves open"
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, step size and bound from Theorem 6.2 (with a PL constant) or 6.3.
+    """Calibrate the spec: the engine computes the noise. Theorem 6.2 (with a PL constant) or 6.3 gives the step size
+    and the bound.
 
-    The number of steps may be left out if the noise is solved for and the theorem's constants are given. It is then the
-    number with the least bound at the target.
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given. The number
+    with the smallest bound at the target is then chosen.
 
     Raises:
         InvalidValue: If a number is outside its range or missing, or mu is above L.
@@ -64,7 +65,7 @@ def calibrate(spec: Spec) -> Calibration:
         theorem,
         given.missing,
         chooser="the theorem",
-        silent="theorem speaks of this step size, domain or penalty",
+        silent="theorem covers this step size, domain or penalty",
         formula="" if theorem is None else theorem.iterations_formula,
         source="" if theorem is None else theorem.source,
     )
@@ -116,22 +117,26 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(spec: Spec, given: Given) -> tuple[FullGradientTheorem | None, list[str]]:
-    """Return the theorem that applies to this spec, or None and the reason."""
+    """Return the theorem that applies to this spec. If none applies, return None and warnings with the reason."""
     if given.missing:
         return None, []
     smoothness, mu = given["smoothness"], given.get("pl_constant")
     usual = Smooth(smoothness, given["initial_gap"], spec.need("dimension"))
     if mu is not None:
-        PolyakLojasiewicz(usual, mu)  # mu above L is refused, whatever else holds
+        PolyakLojasiewicz(usual, mu)  # refuses mu above L, even if the theorem does not apply
     if _is_constrained(spec):
         return None, [
-            "The theorems are about all of R^p and the bare loss: with a domain or a penalty they give no step size "
-            "and no bound. The privacy does not depend on them."
+            (
+                "The theorems are about the loss alone on all of R^p, so they give no step size and no bound "
+                "with a domain or a penalty. The privacy guarantee holds without them."
+            )
         ]
     if spec.step_size is not None and spec.step_size > usual.eta * (1.0 + 1e-12):
         return None, [
-            f"The theorems need a step_size of at most 1/smoothness = {usual.eta:g}; at {spec.step_size:g} the bound "
-            "is left out. The privacy does not depend on it."
+            (
+                f"The bound is left out, because step_size is {spec.step_size:g} and the theorems need at most "
+                f"1/smoothness = {usual.eta:g}. The privacy guarantee holds without the bound."
+            )
         ]
     problem = replace(usual, step_size=spec.step_size)
     return (NonConvex(problem) if mu is None else PolyakLojasiewicz(problem, mu)), []
@@ -150,7 +155,7 @@ def _recommended_step(spec: Spec, given: Given) -> tuple[Provenance, ...]:
 
 
 def _rates(spec: Spec, theorem: FullGradientTheorem, lipschitz: float, order_constant: float) -> list[Provenance]:
-    """Return the paper's rates in epsilon and delta, with the hidden constants restored by their units."""
+    """Return the paper's rates in epsilon and delta. The constants that the paper hides are restored by their units."""
     target, p, n = spec.target, spec.need("dimension"), spec.dataset_size
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return []
@@ -166,7 +171,7 @@ def _rates(spec: Spec, theorem: FullGradientTheorem, lipschitz: float, order_con
                 r"c\, \sqrt{L D_0}\, G \sqrt{p \ln(1/\delta)} / (n \varepsilon) \text{ (of the squared norm)}",
                 f"{PAPER}, Theorem 6.3",
                 ProvenanceKind.ORDER,
-                (_HIDDEN, "D_0, which the paper hides, is put back where the units ask for it"),
+                (_HIDDEN, "D_0, which the paper hides, is restored by its units"),
                 vacuous=rate >= theorem.trivial,
                 units=GRADIENT,
             )
@@ -181,7 +186,13 @@ def _rates(spec: Spec, theorem: FullGradientTheorem, lipschitz: float, order_con
             r"c\, \tfrac{L}{\mu^2}\, G^2 p \ln^2(n) \ln(1/\delta) / (n^2 \varepsilon^2)",
             f"{PAPER}, Theorem 6.2",
             ProvenanceKind.ORDER,
-            (_HIDDEN, "L and mu, which the paper hides, are put back as L/mu^2: sigma^2 T = (L/mu) ln(..) over 2 mu"),
+            (
+                _HIDDEN,
+                (
+                    "L and mu, which the paper hides, are restored as L/mu^2, because the rate is proportional to T/mu "
+                    "with T = (L/mu) ln(..)"
+                ),
+            ),
             vacuous=rate >= theorem.trivial,
             units=LOSS,
         ),
@@ -191,7 +202,7 @@ def _rates(spec: Spec, theorem: FullGradientTheorem, lipschitz: float, order_con
             r"c\, \tfrac{G^2}{\mu} \min(1, p / (n^2 \varepsilon^2))",
             f"{PAPER}, Table 1",
             ProvenanceKind.ORDER,
-            (_HIDDEN, "the worst strongly convex loss; the table has G = L = 1", "delta = o(1/n)"),
+            (_HIDDEN, "the rate for the worst strongly convex loss; the table has G = L = 1", "delta = o(1/n)"),
             units=LOSS,
         ),
     ]
@@ -202,16 +213,16 @@ ASSUMPTIONS = (
         "smoothness",
         "L",
         SMOOTHNESS,
-        "|grad F(x) - grad F(y)| <= L |x - y| on all of R^p, as where every record's loss has it",
+        "|grad F(x) - grad F(y)| <= L |x - y| on all of R^p; it is enough that every record's loss has this property",
         open_lower=True,
     ),
-    Assumption("initial_gap", "D_0", LOSS, "upper bound of F(x_0) - inf F", open_lower=True),
+    Assumption("initial_gap", "D_0", LOSS, "upper bound on F(x_0) - inf F", open_lower=True),
     Assumption(
         "pl_constant",
         r"\mu",
         SMOOTHNESS,
-        "|grad F|^2 >= 2 mu (F - inf F), as a mu-strongly convex F has; at most L. Left out, F may be any smooth loss "
-        "and the bound is on the gradient norm",
+        "|grad F|^2 >= 2 mu (F - inf F), as for a mu-strongly convex F; mu is at most L. If left out, F may be "
+        "any smooth loss, and the bound is on the gradient norm",
         open_lower=True,
         required=False,
     ),
@@ -226,12 +237,14 @@ ASSUMPTIONS = (
     ),
 )
 
-#: The constants that the example assumes.
+#: The constants in the example.
 _EXAMPLE_CONSTANTS = {"smoothness": 2.0, "initial_gap": 1.0}
 
 ALGORITHM = Algorithm(
     name="dp_gd",
-    summary="Gradient descent on all records, each gradient clipped to l2 norm G, with Gaussian noise in every step.",
+    summary=(
+        "Gradient descent on all records, with each gradient clipped to l2 norm G and Gaussian noise in every step."
+    ),
     source=f"{PAPER}, Algorithm 4, Theorems 6.2 and 6.3",
     update=r"x \leftarrow x - \eta \left(\tfrac{1}{n}\sum_i \min(1, G/\|g_i\|)\, g_i + \sigma Z\right)",
     samplings=(FullBatch,),
@@ -243,24 +256,34 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     assumptions=ASSUMPTIONS,
     guarantee=(
-        "(epsilon, delta)-differential privacy of all iterates together, hence of the released one: the last with a PL "
-        "constant, one drawn at random without."
+        "All iterates together are (epsilon, delta)-differentially private, and so is the released one. With a "
+        "PL constant, the last iterate is released; without one, a random iterate."
     ),
     gradient_complexity="n T",
     verdict=(
-        "The printed noise has an open constant c. At delta 1e-6 the engine needs c = 5.2 at epsilon 1 and 7.9 at "
-        "epsilon 8: c = 1 is unsound, c = 10 sound and loose at both. No single c serves every epsilon, as the theorem "
-        "claims: what is needed grows with epsilon / ln(1/delta)."
+        "The printed noise has an open constant c. At delta 1e-6 the engine needs c = 5.2 at epsilon 1 and c = "
+        "7.9 at epsilon 8. So c = 1 is unsound at both, and c = 10 is sound but loose at both. The theorem "
+        "claims that a single c suffices for every epsilon, but the c that is needed grows with epsilon / "
+        "ln(1/delta)."
     ),
     errata=(
-        "The noise is claimed 'for epsilon, delta > 0' with an absolute constant c. The c that zCDP needs is "
-        "2 (1 + sqrt(1 + epsilon / ln(1/delta)))^2, which has no limit. Here the noise comes from the engine.",
-        "The released index is printed as uniform on {0, .., m-1}; read as {0, .., T-1}, as its analysis needs.",
-        "Theorem 6.3's display reads as a bound on the gradient norm. The derivation and the comparison with earlier "
-        "work make it one on the squared norm; what is served is the root of the explicit bound.",
-        "The rates hide L, mu and D_0, and Theorem 6.2 has ln^2(n) where one logarithm does.",
-        "A loss that is strongly convex on R^p has no bounded gradient there: with such a loss the bound holds as long "
-        "as the iterates stay where gradients are no longer than max_grad_norm.",
+        "The paper claims its noise 'for epsilon, delta > 0' with an absolute constant c. By zCDP, the c that "
+        "is needed is 2 (1 + sqrt(1 + epsilon / ln(1/delta)))^2, which is not bounded. Here the accounting "
+        "engine computes the noise.",
+        (
+            "The paper prints that the released index is uniform on {0, .., m-1}. Here it is uniform on {0, .., "
+            "T-1}, as the analysis needs."
+        ),
+        (
+            "Theorem 6.3 is printed as a bound on the gradient norm. By its derivation and by the comparison with "
+            "earlier work, it is a bound on the squared norm. Here the bound is the square root of the explicit "
+            "bound."
+        ),
+        "The rates hide L, mu and D_0, and Theorem 6.2 has ln^2(n) where one logarithm suffices.",
+        (
+            "The gradient of a loss that is strongly convex on R^p is not bounded there. With such a loss, the "
+            "bound holds as long as the iterates stay where gradients are at most max_grad_norm long."
+        ),
     ),
     fewer_steps=StepCount.ITERATIONS,
     calibrate=calibrate,

@@ -1,6 +1,7 @@
-r"""DP-SVRG: epochs of variance-reduced proximal descent (Wang, Ye & Xu 2017, Algorithm 1, Theorem 4.2).
+r"""DP-SVRG takes epochs of variance-reduced proximal descent (Wang, Ye & Xu 2017, Algorithm 1, Theorem 4.2).
 
-**Update.** Let $x_0$ be the start and F^r = F + r, where r is the penalty and the domain. From $\tilde x = x_0$:
+**Update.** Let $x_0$ be the start and F^r = F + r, where r is the penalty plus the indicator of the domain. From
+$\tilde x = x_0$:
 
     repeat T times:
         v~ <- mean of the clipped gradients of all records at x~           (never released)
@@ -11,13 +12,13 @@ r"""DP-SVRG: epochs of variance-reduced proximal descent (Wang, Ye & Xu 2017, Al
         x~ <- mean of the m points x
     return x~
 
-**Privacy.** The paper's noise has open constants, and a condition that fails wherever its utility bound is useful; the
-verdict below explains this. Here a step is charged for both of its parts together, the batch and the full gradient: see
-`calibrators.wang_erm.inner_steps`. The engine solves for sigma.
+**Privacy.** The paper's noise has open constants and a condition that fails wherever the paper's utility bound is
+useful; the verdict below explains this. Here a step is charged for the batch and the full gradient together (see
+`calibrators.wang_erm.inner_steps`). The engine solves for sigma.
 
-**Utility.** With $A$ the contraction of an epoch and $\eta < 1/(4L)$,
-$E F^r(\tilde x_T) - F^r_* \le A^T D_0 + \eta p \sigma^2 / ((1 - 4\eta L)(1 - A))$. The best step is $1/(24 L)$, for
-which $m = \lfloor 96 L/\mu + 2/3 \rfloor + 1$ steps make A smaller than 1/2.
+**Utility.** With $A$ the contraction of an epoch and $\eta < 1/(4L)$, $E F^r(\tilde x_T) - F^r_* \le A^T D_0 + \eta p
+\sigma^2 / ((1 - 4\eta L)(1 - A))$. The best step size is $1/(24 L)$. With it, $m = \lfloor 96 L/\mu + 2/3 \rfloor + 1$
+steps make A smaller than 1/2.
 """
 
 from __future__ import annotations
@@ -67,11 +68,12 @@ SOURCE = f"{PAPER}, Algorithm 1, Theorem 4.2, equations (3) to (5)"
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, step size, inner steps and bound from the derived Theorem 4.2.
+    """Calibrate the spec: the engine computes the noise. The derived form of Theorem 4.2 gives the step size, the
+    number of inner steps and the bound.
 
     Raises:
-        InvalidValue: If a number is outside its range or missing, mu is above what L allows, or no number of inner
-            steps suits the step size.
+        InvalidValue: If a number is outside its range or missing; if mu is above L plus the penalty's strength; or if
+            no number of inner steps suits the step size.
         Unsupported: If the number of epochs is solved for.
         NoCostInFilter: If the target does not follow from Renyi divergences.
         Unreachable: If nothing meets the target.
@@ -91,8 +93,8 @@ def calibrate(spec: Spec) -> Calibration:
         utility += _bounds(spec, given, theorem, solved)
         if theorem.contraction(inner) >= 1.0:
             warnings.append(
-                f"Epochs of {inner} inner steps are not known to lower the risk: the bound is left out. "
-                f"{theorem.inner_iterations} and more halve it."
+                f"The bound is left out, because epochs of {inner} inner steps are not known to lower the risk. "
+                f"With inner_iterations of at least {theorem.inner_iterations}, every epoch halves it."
             )
     return answer(
         ALGORITHM.name,
@@ -116,15 +118,17 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(spec: Spec, given: Given) -> tuple[StronglyConvexEpochs | None, list[str]]:
-    """Return the theorem if its constants are given and its conditions hold, or None and the reason."""
+    """Return the theorem if its constants are given and its conditions hold. Otherwise return None and warnings with
+    the reason.
+    """
     smoothness, mu = given.get("smoothness"), given.get("strong_convexity")
     if smoothness is None or mu is None:
         return None, []
     most = smoothness + (spec.penalty.strength if isinstance(spec.penalty, L2Penalty) else 0.0)
     if mu > most:
         raise InvalidValue(
-            f"strong_convexity {mu:g} is above {most:g}, the smoothness and the penalty's strength together: no loss "
-            "has both",
+            f"strong_convexity must be at most {most:g}, the sum of the smoothness and the penalty's strength, "
+            f"got {mu:g}",
             pointer=("assumptions", "strong_convexity"),
         )
     step_size = 1.0 / (24.0 * smoothness) if spec.step_size is None else spec.step_size
@@ -133,14 +137,14 @@ def _theorem(spec: Spec, given: Given) -> tuple[StronglyConvexEpochs | None, lis
     except InvalidValue as error:
         if given.get("inner_iterations") is None:
             raise
-        return None, [f"The bound is left out: {error.detail}. The privacy does not depend on it."]
+        return None, [f"The bound is left out: {error.detail}. The privacy guarantee holds without the bound."]
 
 
 def _schedule(theorem: StronglyConvexEpochs | None, inner: int, given: Given) -> tuple[Provenance, ...]:
     if theorem is None:
         return ()
     own = given.get("inner_iterations") is None
-    source = f"{PAPER}, Theorem 4.2, equation (4) (with 4 in place of 8: derived)"
+    source = f"{PAPER}, Theorem 4.2, equation (4) (derived: 4 in place of 8)"
     return (
         Provenance(
             "step_size", 1.0 / (24.0 * theorem.smoothness), r"\eta = 1/(24 L)", source, ProvenanceKind.DERIVED,
@@ -155,7 +159,7 @@ def _schedule(theorem: StronglyConvexEpochs | None, inner: int, given: Given) ->
             else "m",
             source,
             ProvenanceKind.DERIVED,
-            ("the fewest steps with which an epoch halves the risk",) if own else (),
+            ("the smallest number of steps with which an epoch halves the risk",) if own else (),
         ),
         Provenance(
             "contraction",
@@ -169,7 +173,7 @@ def _schedule(theorem: StronglyConvexEpochs | None, inner: int, given: Given) ->
 
 
 def _evaluations(spec: Spec, solved: Solved) -> Provenance:
-    """Count the gradients of all epochs. Those at the snapshot are kept, and taken once."""
+    """Return the number of gradients in all epochs. Gradients at the snapshot are computed once and kept."""
     epochs, batch = len(solved.inner_iterations), solved.steps.batch_size
     value = float(epochs * spec.dataset_size + batch * solved.count)
     return Provenance("gradient_evaluations", value, "T (n + b m)", f"{PAPER}, Algorithm 1", ProvenanceKind.EXACT)
@@ -187,7 +191,7 @@ def _bounds(spec: Spec, given: Given, theorem: StronglyConvexEpochs, solved: Sol
             r"\mathbb{E} F^r(\tilde x_T) - F^r_* \le A^T D_0 + \tfrac{\eta p \sigma^2}{(1 - 4\eta L)(1 - A)}",
             f"{PAPER}, Theorem 4.2 (constants derived)",
             ProvenanceKind.DERIVED,
-            (*HOLDS, "F^r = F + r, r the penalty and the domain, is mu-strongly convex"),
+            (*HOLDS, "F^r = F + r is mu-strongly convex, where r is the penalty plus the indicator of the domain"),
             vacuous=value >= gap,
             units=LOSS,
         )
@@ -195,7 +199,7 @@ def _bounds(spec: Spec, given: Given, theorem: StronglyConvexEpochs, solved: Sol
 
 
 def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
-    """Return the paper's rates in epsilon and delta."""
+    """Return the paper's rates as functions of epsilon and delta."""
     target, mu = spec.target, given.get("strong_convexity")
     if not isinstance(target, ApproximateDpTarget) or spec.dimension is None or mu is None or target.delta >= 1.0:
         return []
@@ -218,7 +222,7 @@ def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
             r"c\, \tfrac{G^2}{\mu} \min(1, p / (n^2 \varepsilon^2))",
             f"{PAPER}, Table 1",
             ProvenanceKind.ORDER,
-            (HIDDEN, "the worst strongly convex loss; the table has G = L = 1", "delta = o(1/n)"),
+            (HIDDEN, "the rate for the worst strongly convex loss; the table has G = L = 1", "delta = o(1/n)"),
             units=LOSS,
         ),
     ]
@@ -230,20 +234,21 @@ ASSUMPTIONS = (
         "strong_convexity",
         r"\mu",
         SMOOTHNESS,
-        "of F^r = F + r, r the penalty and the domain; an l2 penalty of strength mu has it",
+        "the strong convexity mu of F^r = F + r, where r is the penalty plus the indicator of the domain; an "
+        "l2 penalty of strength mu is enough",
         open_lower=True,
     ),
-    Assumption("initial_gap", "D_0", LOSS, "upper bound of F^r(x_0) - min F^r", open_lower=True),
+    Assumption("initial_gap", "D_0", LOSS, "upper bound on F^r(x_0) - min F^r", open_lower=True),
     INNER_ITERATIONS,
     ORDER_CONSTANT,
 )
 
-#: The constants that the example assumes.
+#: The constants in the example.
 _EXAMPLE_CONSTANTS = {"smoothness": 2.0, "initial_gap": 1.0}
 
 ALGORITHM = Algorithm(
     name="dp_svrg",
-    summary="Variance-reduced proximal descent in epochs that restart at their snapshot, for strongly convex losses.",
+    summary="Variance-reduced proximal descent, for strongly convex losses. Every epoch starts at its snapshot.",
     source=SOURCE,
     update=r"x \leftarrow \mathrm{prox}_{\eta r}\left(x - \eta \left(\tfrac{1}{b} \sum_{i \in B} (g_i(x) -"
     r" g_i(\tilde x)) + \tfrac{1}{n} \sum_i g_i(\tilde x) + \sigma Z\right)\right)",
@@ -254,16 +259,21 @@ ALGORITHM = Algorithm(
     guarantee=GUARANTEE,
     gradient_complexity="T (n + b m)",
     verdict=(
-        "Unsound: the printed noise has an open constant and a condition, epsilon <= c_1 T m/n^2, that fails wherever "
-        "its utility theorem says anything. At n = 1e4, epsilon 1 it is .067 (c = 1) where one record a step needs "
-        "some 3.2 and batches of 100 need .19."
+        "Unsound: the printed noise has an open constant and a condition, epsilon <= c_1 T m/n^2, that fails "
+        "wherever the paper's utility bound is useful. At n = 1e4 and epsilon 1, the printed noise is 0.067 "
+        "(with c = 1), but batches of one record need about 3.2 and batches of 100 need 0.19."
     ),
     errata=(
         *ERRATA,
-        "Theorem 4.2 allows step sizes up to 1/(12 L), at which its own condition (4) has no solution: with the 8 that "
-        "it has, 1/(24 L) is the limit. Since the noise is independent of the batch a 4 does, and 1/(12 L) is.",
-        "A strongly convex loss on all of R^p has no bounded gradient: strong convexity is meant of F + r, and comes "
-        "from the penalty.",
+        (
+            "Theorem 4.2 allows step sizes up to 1/(12 L), but at this step size its condition (4) has no "
+            "solution. With the factor 8 in (4), the limit is 1/(24 L). Because the noise is independent of the "
+            "batch, a factor 4 suffices, and the limit is 1/(12 L)."
+        ),
+        (
+            "The gradient of a strongly convex loss is not bounded on all of R^p. So F + r is assumed to be "
+            "strongly convex, and the penalty provides this."
+        ),
     ),
     fewer_steps=StepCount.INNER_ITERATIONS,
     calibrate=calibrate,
@@ -287,7 +297,7 @@ ALGORITHM = Algorithm(
     ),
     requests={
         "dp_svrg_theorem": ExampleRequest(
-            "DP-SVRG with its safe noise: step size, inner steps and bound from strong convexity",
+            "DP-SVRG with sound noise: step size, inner steps and bound from strong convexity",
             {
                 "dataset_size": 100000,
                 "dimension": 10,

@@ -1,9 +1,10 @@
-r"""DP-SVRG++: variance-reduced descent in epochs that double (Wang, Ye & Xu 2017, Algorithm 2, equations (6) and (7)).
+r"""DP-SVRG++ takes variance-reduced steps in epochs of doubling length (Wang, Ye & Xu 2017, Algorithm 2, equations (6)
+and (7)).
 
-**Update.** The steps are those of DP-SVRG, but epoch s = 1..T has $2^s m$ inner steps and starts where the last one
-ended: the snapshot is the mean of the last epoch's points, and the point goes on. The last snapshot is released.
+**Update.** The steps are those of DP-SVRG. Epoch s = 1..T has $2^s m$ inner steps and starts from the last point of the
+epoch before. Its snapshot is the mean of the points of the epoch before. The last snapshot is released.
 
-**Privacy.** The cost is that of $M = m (2^{T+1} - 2)$ inner steps: see `calibrators.wang_erm.inner_steps`. The engine
+**Privacy.** The cost is that of $M = m (2^{T+1} - 2)$ inner steps (see `calibrators.wang_erm.inner_steps`). The engine
 solves for sigma.
 
 **Utility.** For convex losses and $\eta = 1/(13 L)$, with any $m \ge 1$:
@@ -55,12 +56,13 @@ from calibrators.wang_erm.variance_reduction import (
 )
 
 SOURCE = f"{PAPER}, Algorithm 2, equations (6) and (7)"
-#: A number of epochs whose last epoch alone has more steps than a plan can hold.
+#: With this number of epochs, the last epoch alone has more steps than a plan can hold.
 _TOO_MANY = 27
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise comes from the engine; step size, inner steps and bound come from the derived theorem.
+    """Calibrate the spec: the engine computes the noise. The derived theorem gives the step size, the number of inner
+    steps and the bound.
 
     Raises:
         InvalidValue: If a number is outside its range or missing, or there are more inner steps than a plan can hold.
@@ -74,8 +76,8 @@ def calibrate(spec: Spec) -> Calibration:
     epochs = epochs_of(spec)
     if epochs >= _TOO_MANY:
         raise InvalidValue(
-            f"iterations is the number of epochs, each twice as long as the last: at most {_TOO_MANY - 1}; "
-            f"{epochs} are too many",
+            f"iterations, the number of epochs, must be at most {_TOO_MANY - 1}, because every epoch is twice "
+            f"as long as the one before; got {epochs}",
             pointer=("iterations",),
         )
     theorem = _theorem(given)
@@ -87,8 +89,8 @@ def calibrate(spec: Spec) -> Calibration:
     step_size = own if spec.step_size is None else spec.step_size
     if own is not None and step_size is not None and not math.isclose(step_size, own, rel_tol=1e-9):
         warnings.append(
-            f"The theorem is about the step size 1/(13 smoothness) = {own:g} alone: the bound is left out. The privacy "
-            "does not depend on it."
+            f"The bound is left out, because the theorem covers only the step size 1/(13 smoothness) = {own:g}. "
+            "The privacy guarantee holds without the bound."
         )
     elif theorem is not None:
         utility += _bound(spec, theorem, solved, first)
@@ -114,7 +116,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(given: Given) -> ConvexEpochs | None:
-    """Return the theorem if its constants are given."""
+    """Return the theorem if its constants are given, otherwise None."""
     constants = [given.get(name) for name in ("smoothness", "initial_gap", "initial_distance")]
     smoothness, gap, distance = constants
     if smoothness is None or gap is None or distance is None:
@@ -135,14 +137,14 @@ def _schedule(given: Given, step_size: float | None, solved: Solved) -> tuple[Pr
             "inner_iterations",
             tuple(float(count) for count in solved.inner_iterations),
             r"2^s m" if stated else r"2^s m,\; m = \lceil 39 L \|x_0 - x_*\|^2 / (4 D_0) \rceil",
-            f"{PAPER}, Algorithm 2 (m derived: Theta(L), as printed, has other units)",
+            f"{PAPER}, Algorithm 2 (m is derived, because the printed Theta(L) has the wrong units)",
             ProvenanceKind.DERIVED,
         ),
     )
 
 
 def _evaluations(spec: Spec, solved: Solved) -> Provenance:
-    """Count the gradients of all epochs. Those at the snapshot are kept, and taken once."""
+    """Return the number of gradients in all epochs. Gradients at the snapshot are computed once and kept."""
     value = float(len(solved.inner_iterations) * spec.dataset_size + solved.steps.batch_size * solved.count)
     formula = r"T n + b M,\; M = m (2^{T+1} - 2)"
     return Provenance("gradient_evaluations", value, formula, f"{PAPER}, Algorithm 2", ProvenanceKind.EXACT)
@@ -168,13 +170,13 @@ def _bound(spec: Spec, theorem: ConvexEpochs, solved: Solved, first: int) -> lis
 
 
 def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
-    """Return the paper's rates in epsilon and delta."""
+    """Return the paper's rates as functions of epsilon and delta."""
     target, distance = spec.target, given.get("initial_distance")
     if not isinstance(target, ApproximateDpTarget) or spec.dimension is None or distance is None or target.delta >= 1.0:
         return []
     scale = given["order_constant"] * lipschitz * distance
     privacy = math.sqrt(spec.dimension) / (spec.dataset_size * target.epsilon)
-    put_back = "the distance, which the paper hides, is put back where the units ask for it"
+    put_back = "the distance, which the paper hides, is restored by its units"
     return [
         Provenance(
             "excess_risk_rate",
@@ -191,7 +193,7 @@ def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
             r"c\, G \|x_0 - x_*\| \min(1, \sqrt{p} / (n \varepsilon))",
             f"{PAPER}, Table 2",
             ProvenanceKind.ORDER,
-            (HIDDEN, "the worst convex loss; the table has G = L = 1", "delta = o(1/n)", put_back),
+            (HIDDEN, "the rate for the worst convex loss; the table has G = L = 1", "delta = o(1/n)", put_back),
             units=LOSS,
         ),
     ]
@@ -199,24 +201,27 @@ def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
 
 ASSUMPTIONS = (
     SMOOTH,
-    Assumption("initial_gap", "D_0", LOSS, "upper bound of F^r(x_0) - min F^r", open_lower=True),
+    Assumption("initial_gap", "D_0", LOSS, "upper bound on F^r(x_0) - min F^r", open_lower=True),
     Assumption(
         "initial_distance",
         r"\|x_0 - x_*\|",
         PARAMETER,
-        "upper bound of the distance from the start to a minimiser of F^r",
+        "upper bound on the distance from the start to a minimiser of F^r",
         open_lower=True,
     ),
     INNER_ITERATIONS,
     ORDER_CONSTANT,
 )
 
-#: The constants that the example assumes.
+#: The constants in the example.
 _EXAMPLE_CONSTANTS = {"smoothness": 2.0, "initial_gap": 1.0}
 
 ALGORITHM = Algorithm(
     name="dp_svrg_pp",
-    summary="Variance-reduced proximal descent in epochs that double, each from the last one's end, for convex losses.",
+    summary=(
+        "Variance-reduced proximal descent, for convex losses. Every epoch is twice as long as the one before and "
+        "starts where it ended."
+    ),
     source=SOURCE,
     update=r"x \leftarrow \mathrm{prox}_{\eta r}\left(x - \eta \left(\tfrac{1}{b} \sum_{i \in B} (g_i(x) -"
     r" g_i(\tilde x)) + \tfrac{1}{n} \sum_i g_i(\tilde x) + \sigma Z\right)\right)",
@@ -228,13 +233,18 @@ ALGORITHM = Algorithm(
     gradient_complexity=r"T n + b m (2^{T+1} - 2)",
     verdict=(
         "Unsound: the printed noise has an open constant and a condition, epsilon <= c_1 2^T m/n^2, that fails "
-        "wherever its utility theorem says anything."
+        "wherever the paper's utility bound is useful."
     ),
     errata=(
         *ERRATA,
-        "m is printed as Theta(L), which has the wrong units. Here it is 39 L |x_0 - x*|^2 / (4 D_0), rounded up, with "
-        "which the distance weighs no more than the gap.",
-        "The epochs are numbered from 1, so that the first has 2 m steps; delta appears as 2/delta here alone.",
+        (
+            "m is printed as Theta(L), which has the wrong units. Here it is 39 L |x_0 - x*|^2 / (4 D_0), rounded "
+            "up, so that the term with the distance is at most the term with the gap."
+        ),
+        (
+            "The paper numbers the epochs from 1, so the first epoch has 2 m steps. Only in this algorithm does "
+            "the paper use 2/delta in place of 1/delta."
+        ),
     ),
     fewer_steps=StepCount.INNER_ITERATIONS,
     calibrate=calibrate,
@@ -252,7 +262,7 @@ ALGORITHM = Algorithm(
     ),
     requests={
         "dp_svrg_pp_theorem": ExampleRequest(
-            "DP-SVRG++ with its safe noise: epochs that double, for convex losses",
+            "DP-SVRG++ with sound noise: epochs of doubling length, for convex losses",
             {
                 "dataset_size": 100000,
                 "dimension": 10,

@@ -1,4 +1,5 @@
-"""The utility of epochs of variance-reduced descent with noise: the derived forms of section 4 of the paper.
+"""This module bounds the utility of epochs of variance-reduced descent with noise, by derived forms of section 4 of the
+paper.
 
 Every inner direction has noise u of variance sigma^2 per coordinate. It has mean zero and does not depend on the batch,
 so it only adds p sigma^2 to the direction's variance.
@@ -14,22 +15,21 @@ from accounting.errors import InvalidValue
 
 @dataclass(frozen=True, slots=True)
 class StronglyConvexEpochs:
-    r"""DP-SVRG (Algorithm 1) where F^r is mu-strongly convex: every epoch starts at its snapshot.
+    r"""DP-SVRG (Algorithm 1) for mu-strongly convex F^r. Every epoch starts at its snapshot.
 
     Guarantees:
         - E F^r(x~_T) - F^r* <= A^T D_0 + floor, with contraction A of an epoch of m steps where A < 1,
           A = 1 / (eta (1 - k eta L) mu m) + k eta L (m + 1) / (m (1 - k eta L)).
 
-    The paper has k = 8; the noise is independent of the batch and has mean zero, so k = 4 suffices.
+    The paper has k = 8. The noise is independent of the batch and has mean zero, so k = 4 suffices.
 
     Attributes:
-        smoothness: L of every record's loss.
-        strong_convexity: The strong convexity mu of F^r.
+        smoothness: The smoothness L of every record's loss. strong_convexity: The strong convexity mu of F^r.
         step_size: The step size eta.
         variance_factor: The variance factor k.
 
     Raises:
-        InvalidValue: If eta is 1/(3 k L) or more: no m makes A smaller than 1/2.
+        InvalidValue: If eta is 1/(3 k L) or more, because then no m makes A smaller than 1/2.
 
     >>> epochs = StronglyConvexEpochs(smoothness=1.0, strong_convexity=0.1, step_size=1 / 24)
     >>> epochs.inner_iterations, round(epochs.contraction(961), 10)
@@ -44,25 +44,25 @@ class StronglyConvexEpochs:
     def __post_init__(self) -> None:
         if self._share * 3.0 >= 1.0:
             raise InvalidValue(
-                f"no number of inner steps halves the risk in an epoch: step_size must be below "
-                f"1/({3.0 * self.variance_factor:g} smoothness) = "
-                f"{1.0 / (3.0 * self.variance_factor * self.smoothness):g}, got {self.step_size:g}",
+                f"step_size must be below 1/({3.0 * self.variance_factor:g} smoothness) = "
+                f"{1.0 / (3.0 * self.variance_factor * self.smoothness):g}, got {self.step_size:g}: with a "
+                "larger step size, no number of inner steps halves the risk in an epoch",
                 pointer=("step_size",),
             )
 
     @property
     def _share(self) -> float:
-        """k eta L."""
+        """The number k eta L."""
         return self.variance_factor * self.step_size * self.smoothness
 
     def contraction(self, inner_iterations: int) -> float:
-        """Return the pure number A of an epoch of this many steps."""
+        """Return the contraction A of an epoch of this many steps, a pure number."""
         left, m = 1.0 - self._share, inner_iterations
         return 1.0 / (self.step_size * left * self.strong_convexity * m) + self._share * (m + 1) / (m * left)
 
     @property
     def inner_iterations(self) -> int:
-        """The smallest m with A < 1/2."""
+        """The smallest number m of inner steps with A < 1/2."""
         left = 1.0 - self._share
         y = self._share / left
         return math.floor((1.0 / (self.step_size * self.strong_convexity * left) + y) / (0.5 - y)) + 1
@@ -72,7 +72,7 @@ class StronglyConvexEpochs:
         kept = self.contraction(inner_iterations)
         if kept >= 1.0:
             return math.inf
-        factor = 0.25 * self.variance_factor  # 2 where k = 8, which splits the noise off by a factor of 2
+        factor = 0.25 * self.variance_factor  # it is 2 for k = 8, which splits off the noise with a factor of 2
         noise = factor * self.step_size * dimension * noise_stddev_on_mean**2
         return noise / ((1.0 - self._share) * (1.0 - kept))
 
@@ -87,16 +87,15 @@ class StronglyConvexEpochs:
 
 @dataclass(frozen=True, slots=True)
 class ConvexEpochs:
-    r"""DP-SVRG++ (Algorithm 2) where f is convex: epoch s has 2^s m steps and starts where the last one ended.
+    r"""DP-SVRG++ (Algorithm 2) for convex f. Epoch s has 2^s m steps and starts where the one before ended.
 
     Guarantees:
         - E F^r(x~_T) - F^r* <= 2^-T ((1 + 1/(2 m)) D_0 + 39 L |x_0 - x*|^2 / (4 m)) + p sigma^2 / (4 L) at
           eta = 1/(13 L), for every m >= 1.
 
     Attributes:
-        smoothness: L of every record's loss.
-        initial_gap: The initial gap D_0.
-        initial_distance: |x_0 - x*|.
+        smoothness: The smoothness L of every record's loss. initial_gap: The initial gap D_0.
+        initial_distance: The initial distance |x_0 - x*|.
 
     >>> ConvexEpochs(smoothness=1.0, initial_gap=0.5, initial_distance=2.0).bound(6, 0.05, 10, first_iterations=5)
     0.13671875
@@ -108,12 +107,14 @@ class ConvexEpochs:
 
     @property
     def step_size(self) -> float:
-        """eta = 1/(13 L)."""
+        """The step size eta = 1/(13 L)."""
         return 1.0 / (13.0 * self.smoothness)
 
     @property
     def first_iterations(self) -> int:
-        """The least m >= 39 L |x_0 - x*|^2 / (4 D_0), from which on the distance weighs no more than the gap."""
+        """The smallest m >= 39 L |x_0 - x*|^2 / (4 D_0). With it, the term with the distance is at most the term with
+        the gap.
+        """
         return max(1, math.ceil(9.75 * self.smoothness * self.initial_distance**2 / self.initial_gap))
 
     def bound(self, epochs: int, noise_stddev_on_mean: float, dimension: int, first_iterations: int) -> float:

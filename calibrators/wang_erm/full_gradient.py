@@ -1,4 +1,6 @@
-"""The utility of full-gradient descent with noise on a smooth loss: derived forms of Theorems 6.2 and 6.3."""
+"""This module bounds the utility of full-gradient descent with noise on a smooth loss, by derived forms of Theorems 6.2
+and 6.3.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from calibrators.spec import Spec, Unknown
 
 PAPER = "Wang, Ye & Xu 2017"
 
-#: The tolerance with which a step size that a caller has rounded counts as 1/L.
+#: A step size may exceed 1/L by this factor, because a caller may have rounded it.
 _ROUNDING = 1.0 + 1e-12
 
 
@@ -48,13 +50,13 @@ class Smooth:
     def __post_init__(self) -> None:
         if self.eta * self.smoothness > _ROUNDING:
             raise InvalidValue(
-                f"the theorem needs a step_size of at most 1/smoothness = {1.0 / self.smoothness:g}",
+                f"step_size must be at most 1/smoothness = {1.0 / self.smoothness:g} for the theorem",
                 pointer=("step_size",),
             )
 
     @property
     def eta(self) -> float:
-        """The step size."""
+        """The step size eta."""
         return 1.0 / self.smoothness if self.step_size is None else self.step_size
 
     @property
@@ -63,12 +65,12 @@ class Smooth:
         return self.eta * (1.0 - 0.5 * min(1.0, self.smoothness * self.eta))
 
     def noise_cost(self, noise_stddev_on_mean: float) -> float:
-        """Return L eta^2 p s^2 / 2, in loss units."""
+        """Return the cost of the noise in one step, L eta^2 p s^2 / 2, in loss units."""
         return 0.5 * self.smoothness * (self.eta * noise_stddev_on_mean) ** 2 * self.dimension
 
 
 class FullGradientTheorem(Protocol):
-    """A bound on the result of T steps; s is the noise's standard deviation on the mean, per coordinate."""
+    """A bound on the result of T steps, where s is the standard deviation of the noise on the mean, per coordinate."""
 
     name: ClassVar[str]
     units: ClassVar[Units]
@@ -86,14 +88,14 @@ class FullGradientTheorem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolyakLojasiewicz:
-    """Theorem 6.2 with its constants: |grad f|^2 >= 2 mu (f - inf f).
+    """Theorem 6.2 with explicit constants, for losses with |grad f|^2 >= 2 mu (f - inf f).
 
     Guarantees:
         - E f(x_T) - inf f <= q^T D_0 + c (1 - q^T), q = 1 - 2 mu eta (1 - L eta / 2), c = L eta^2 p s^2 / (2 (1 - q)).
           At eta = 1/L: q = 1 - mu / L and c = p s^2 / (2 mu).
 
     Raises:
-        InvalidValue: If mu is above L, which no loss has.
+        InvalidValue: If mu is above L, because no loss has such constants.
 
     >>> theorem = PolyakLojasiewicz(Smooth(1.0, 1.0, dimension=10), pl_constant=0.1)
     >>> round(theorem.bound(0.008449357779, 100), 11)
@@ -117,23 +119,23 @@ class PolyakLojasiewicz:
     def __post_init__(self) -> None:
         if self.pl_constant > self.problem.smoothness:
             raise InvalidValue(
-                f"pl_constant {self.pl_constant:g} is above smoothness {self.problem.smoothness:g}: a loss with both "
-                "has pl_constant <= smoothness",
+                f"pl_constant must be at most smoothness, {self.problem.smoothness:g}, because no loss has a "
+                f"larger one; got {self.pl_constant:g}",
                 pointer=("assumptions", "pl_constant"),
             )
 
     @property
     def trivial(self) -> float:
-        """The bound that holds without a step: D_0."""
+        """The bound D_0, which holds before any step."""
         return self.problem.initial_gap
 
     @property
     def contraction(self) -> float:
-        """1 - q, in (0, 1]."""
+        """The number 1 - q, in (0, 1]."""
         return 2.0 * self.pl_constant * self.problem.decrease
 
     def _kept(self, iterations: int) -> float:
-        """Return q^T."""
+        """Return q^T, the share of the initial gap that is left after T steps."""
         if self.contraction >= 1.0:
             return 0.0
         return math.exp(iterations * math.log1p(-self.contraction))
@@ -144,10 +146,10 @@ class PolyakLojasiewicz:
         return kept * self.problem.initial_gap + floor * (1.0 - kept)
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int:
-        """Return the T >= 1 with the least bound, if T steps need sqrt(T) times the noise of one.
+        """Return the T >= 1 with the smallest bound, if T steps need sqrt(T) times the noise of one step.
 
         With a = -ln q the derivative of q^T D_0 + c T (1 - q^T) has the sign of u + e^u - 1 - a D_0 / c, u = a T, which
-        increases in T. So there is one minimum, which is found by bisection of u.
+        increases in T. So there is a single minimum. Bisection of u finds it.
         """
         if self.contraction >= 1.0:
             return 1
@@ -156,7 +158,7 @@ class PolyakLojasiewicz:
         if rate * self.problem.initial_gap >= 1e300 * per_step:
             return MAX_COUNT
         level = rate * self.problem.initial_gap / per_step
-        lower, upper = 0.0, math.log1p(level)  # at the upper end u + e^u - 1 = u + level
+        lower, upper = 0.0, math.log1p(level)  # at upper, u + e^u - 1 = u + level
         for _ in range(200):
             middle = 0.5 * (lower + upper)
             if middle + math.expm1(middle) < level:
@@ -168,11 +170,11 @@ class PolyakLojasiewicz:
 
 @dataclass(frozen=True, slots=True)
 class NonConvex:
-    """Theorem 6.3 with its constants, for the released x_m, m uniform on {0, .., T-1}.
+    """Theorem 6.3 with explicit constants, for the released x_m with m uniform on {0, .., T-1}.
 
     Guarantees:
-        - E |grad f(x_m)|^2 <= D_0 / (a T) + L eta^2 p s^2 / (2 a), a = eta (1 - L eta / 2). The bound served is its
-          root, which bounds E |grad f(x_m)|. At eta = 1/L: sqrt(2 L D_0 / T + p s^2).
+        - E |grad f(x_m)|^2 <= D_0 / (a T) + L eta^2 p s^2 / (2 a), a = eta (1 - L eta / 2). The answer's bound is its
+          square root, which bounds E |grad f(x_m)|. At eta = 1/L: sqrt(2 L D_0 / T + p s^2).
 
     >>> theorem = NonConvex(Smooth(1.0, 1.0, dimension=10))
     >>> round(theorem.bound(0.0, 50), 12)
@@ -195,7 +197,7 @@ class NonConvex:
 
     @property
     def trivial(self) -> float:
-        """The bound that holds at x_0 of an L-smooth loss: sqrt(2 L D_0)."""
+        """The bound sqrt(2 L D_0), which holds at x_0 for an L-smooth loss."""
         return math.sqrt(2.0 * self.problem.smoothness * self.problem.initial_gap)
 
     def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:
@@ -204,7 +206,7 @@ class NonConvex:
         return math.sqrt((self.problem.initial_gap / iterations + cost) / self.problem.decrease)
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int:
-        """Return the T >= 1 that minimises D_0/T + cost T: T steps need sqrt(T) times the noise of one step."""
+        """Return the T >= 1 that minimises D_0/T + cost T, because T steps need sqrt(T) times the noise of one step."""
         per_step = self.problem.noise_cost(noise_stddev_of_one_step)
         if self.problem.initial_gap >= 1e300 * per_step:
             return MAX_COUNT
@@ -212,13 +214,13 @@ class NonConvex:
 
 
 def _best_of(theorem: FullGradientTheorem, noise_stddev_of_one_step: float, near: float) -> int:
-    """Return the better of the integers around ``near``, within what a plan can hold."""
+    """Return the better of the two integers around ``near``, limited to the number of steps that a plan can hold."""
     below = min(max(1, math.floor(near)), MAX_COUNT - 1)
     return min((below, below + 1), key=lambda count: theorem.bound(noise_stddev_of_one_step * math.sqrt(count), count))
 
 
 class Chooser(Protocol):
-    """A function that chooses a number of steps."""
+    """A theorem that can choose a number of steps."""
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int: ...
 
@@ -233,35 +235,35 @@ def choose_iterations(
     formula: str,
     source: str,
 ) -> tuple[Spec, list[Provenance]]:
-    """Return the spec with its number of steps, and the explanation of one that was chosen.
+    """Return the spec with its number of steps. If the number was chosen, also return its provenance.
 
-    If the noise is solved for, it is the number of least bound, because the cost of T full batches depends only on the
-    noise over sqrt(T).
+    If the noise is solved for, the number with the smallest bound is chosen. This is possible because the cost of T
+    full batches depends only on the noise divided by sqrt(T).
 
     Args:
-        theorem: The theorem; None if none covers the spec.
-        missing: The constants that it would need.
-        chooser: The source of the choice, in words.
-        silent: The reason why no theorem covers a spec that has all constants.
+        theorem: The theorem; None if no theorem covers the spec.
+        missing: The names of the constants that a theorem would need.
+        chooser: The words for what chooses the number, such as "the theorem".
+        silent: The words after "no" in the reason why no theorem covers a spec that has all constants.
         formula, source: The formula and source of the chosen number.
 
     Raises:
-        InvalidValue: If the number is missing, and nothing can choose it.
+        InvalidValue: If the number is missing and cannot be chosen.
     """
     if spec.iterations is None and spec.unknown is Unknown.NOISE_MULTIPLIER and theorem is not None:
         one = solve_gaussian_steps(replace(spec, iterations=1))
         chosen = theorem.best_iterations(Phase(one.event, spec.clip, one.batch_size).noise_stddev_on_mean)
         words = (
-            "sigma_1 is the noise on the mean with which one step meets the target; T steps need sqrt(T) times it",
-            "the least bound among all T >= 1",
+            "sigma_1 is the noise on the mean with which one step meets the target; T steps need sqrt(T) times sigma_1",
+            "the number with the smallest bound among all T >= 1",
         )
         said = Provenance("iterations", float(chosen), formula, source, ProvenanceKind.DERIVED, words)
         return replace(spec, iterations=chosen), [said]
     if spec.unknown is not Unknown.ITERATIONS:
-        why = f"no {silent} and could choose it"
+        why = f"no {silent}, so the number cannot be chosen"
         if missing:
             why = f"{chooser} can choose it, given {', '.join(missing)}"
         elif spec.unknown is not Unknown.NOISE_MULTIPLIER:
-            why = f"{chooser} can choose it where the noise is solved for"
-        spec.need("iterations", f"the number of steps ({why})")
+            why = f"{chooser} can choose it if the noise is solved for"
+        spec.need("iterations", f"this is the number of steps ({why})")
     return spec, []

@@ -1,17 +1,18 @@
-r"""The cost of one inner step of variance-reduced descent, which releases only its noisy direction.
+r"""This module bounds the cost of one inner step of variance-reduced descent. The step releases only its noisy
+direction.
 
 The step takes $v = \tfrac{1}{b}\sum_{i \in B} a_i + \nabla F(\tilde x) + u$ with $a_i = \nabla f(x, z_i) - \nabla
-f(\tilde x, z_i)$, a fresh batch B of b of the n records and fresh $u \sim N(0, \sigma^2 I)$. Every gradient is no
-longer than G. Let $q = b/n$, and measure v in units of $\sigma$, so that a gradient in a batch is no longer than
-$1/\nu$, $\nu = \sigma b/G = 2s$.
+f(\tilde x, z_i)$, a fresh batch B of b of the n records and fresh $u \sim N(0, \sigma^2 I)$. Every gradient has length
+at most G. Let $q = b/n$, and measure v in units of $\sigma$. Then the contribution of a gradient in a batch has length
+at most $1/\nu$, where $\nu = \sigma b/G = 2s$.
 
-**Four means.** Fix the earlier releases, hence x and $\tilde x$. Draw the batch as follows: draw b - 1 records and one
-more, k, among all records except j, in which neighbours differ; with probability q, record j takes k's place. Given the
-draw of the others, the law of v is a mixture of two normal laws, $(1-q)\,N(X_0) + q\,N(X_1)$ under one data set and
-$(1-q)\,N(Y_0) + q\,N(Y_1)$ under the other. Let $d = X_1 - X_0$, $d' = Y_1 - Y_0$ and D the distance of the two
-mixtures' means, $D = (1-q)(X_0 - Y_0) + q(X_1 - Y_1)$. With g and h record j's gradients at x and at $\tilde x$, and
-g', h' those of the record in its place, h moves the full gradient by qh and the batch by -h with probability q, so it
-vanishes on average:
+**Four means.** Fix the earlier releases, hence x and $\tilde x$. Let j be the record in which the neighbours differ.
+Draw the batch as follows: draw b - 1 records and one more record, k, among all records except j; then, with probability
+q, record j replaces k. Given the other records, the law of v is a mixture of two normal laws, $(1-q)\,N(X_0) +
+q\,N(X_1)$ under one data set and $(1-q)\,N(Y_0) + q\,N(Y_1)$ under the other. Let $d = X_1 - X_0$, $d' = Y_1 - Y_0$ and
+D the distance of the two mixtures' means, $D = (1-q)(X_0 - Y_0) + q(X_1 - Y_1)$. Let g and h be the gradients of record
+j at x and at $\tilde x$, and let g' and h' be those of the record that replaces it. In units of $1/\nu$, h moves the
+full gradient by qh, and it moves the batch by -h with probability q. So h cancels on average:
 
 $$D = q\,(g - g')/\nu, \qquad d = (g - h - a_k)/\nu, \qquad d' = (g' - h' - a_k)/\nu.$$
 
@@ -27,22 +28,24 @@ With Z standard normal, by a change of variables,
 $$E_Q (P/Q)^\lambda
 = e^{\lambda(\lambda-1)|D|^2/2}\; E\, r_d(Z + (\lambda-1)D)^\lambda\; r_{d'}(Z + \lambda D)^{1-\lambda}.$$
 
-The first factor in the expectation is convex in Z; the second one is log-concave, and depends on one coordinate of Z.
-Under Z's law weighted by it, that coordinate is an increasing image of a normal one with slope at most 1 (Caffarelli
-2000), so the expectation of a convex function is at most its expectation under the normal law with the same mean m
-(Harge 2004). So the expectation is at most $G \cdot E\, r_d(Z + (\lambda-1)D + m)^\lambda$ with
-$G = E\, r_{d'}(Z + \lambda D)^{1-\lambda}$: two integrals over one coordinate each. The following gives their worst
-case, for every direction of D, d and d' and all lengths up to their bounds:
+The first factor in the expectation is convex in Z. The second factor is log-concave and depends on one coordinate of Z
+only. Weight the law of Z by the second factor. Under the weighted law, this coordinate is an increasing function of a
+normal variable with slope at most 1 (Caffarelli 2000). So the expectation of a convex function is at most its
+expectation under the normal law with the same mean m (Harge 2004), and the expectation above is at most $G \cdot E\,
+r_d(Z + (\lambda-1)D + m)^\lambda$ with $G = E\, r_{d'}(Z + \lambda D)^{1-\lambda}$: Both are integrals over one
+coordinate. Their worst case over all directions of D, d and d' and all lengths up to the bounds follows from four
+facts:
 
 - $r_{cd}(y) = E\, r_d(cy + \sqrt{1-c^2} Z)$ for $0 \le c \le 1$, so by Jensen the longest d and d' are the worst;
 - the first integral is convex in the shift along d, so it is largest at one end of $\pm((\lambda-1)\delta + |m|)$;
 - likewise G is at most its largest value for d' of the largest length and shifts t of at most $\lambda\delta$, and
   log G is concave in t;
-- $m = -(\lambda-1)|d'|\, E[p - q]$, p the posterior probability that j is in the batch: see `largest_mean`.
+- $m = -(\lambda-1)|d'|\, E[p - q]$, where p is the posterior probability that j is in the batch (see `largest_mean`).
 
-Batches and adaptive steps: divergences of mixtures are at most the largest of their parts, and divergences of steps add
-up. If the batch is not secret, v moves by at most $|X_1 - Y_1| \le (4 - 2q)/\nu$, which bounds the same divergence by
-$\lambda (4 - 2q)^2/(2\nu^2)$; if every record is in the batch, this is the divergence of gradient descent.
+The bound extends to random batches and adaptive steps: the divergence of a mixture is at most the largest divergence of
+its parts, and divergences of steps add up. If the batch is not secret, v moves by at most $|X_1 - Y_1| \le (4 -
+2q)/\nu$, which bounds the same divergence by $\lambda (4 - 2q)^2/(2\nu^2)$; if every record is in the batch, this is
+the divergence of gradient descent.
 
 `calibrators.wang_erm.mixtures` has the integrals.
 """
@@ -60,18 +63,18 @@ from accounting.events import Event, RenyiDp
 from accounting.relations import NeighboringRelation
 from calibrators.wang_erm.mixtures import mixture_divergences
 
-#: The orders, less 1, at which a step's divergence is stated: close together where a small batch's divergence rises
-#: sharply.
+#: The orders, minus 1, at which a step's divergence is stated. They are close together where the divergence of a small
+#: batch rises sharply.
 _TILTS = (*np.geomspace(0.2, 0.8, 4), *np.geomspace(1.0, 100.0, 40), *np.geomspace(135.0, 5e4, 20))
 ORDERS = tuple(float(f"{1.0 + tilt:.6g}") for tilt in _TILTS)
-#: The largest divergence that is stated.
+#: The largest Renyi divergence that an event may state.
 _MOST = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class InnerSteps:
-    """A function from the noise multiplier s and the batch size to the event of all inner steps, whatever the number of
-    epochs is.
+    """A function from the noise multiplier s and the batch size to the event of all inner steps. It ignores the number
+    of epochs.
 
     Attributes:
         dataset_size: The number n of records.
@@ -96,18 +99,20 @@ class InnerSteps:
 def step_divergence(
     noise_multiplier: float, sampling_probability: float, relation: NeighboringRelation
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return orders, and upper bounds of the Renyi divergence of one inner step in both directions.
+    """Return orders, and upper bounds on the Renyi divergence of one inner step at these orders, valid in both
+    directions.
 
     Args:
-        noise_multiplier: The noise multiplier s: the noise on the sum of a batch's differences, over their bound 2 G.
+        noise_multiplier: The noise multiplier s, which is the noise on the sum of a batch's gradient changes divided by
+            their bound 2 G.
         sampling_probability: The probability q = b/n, in (0, 1].
         relation: `REPLACE_ONE` or `REPLACE_SPECIAL`.
 
     Guarantees:
-        - divergence_is_an_upper_bound; it falls as s grows.
+        - divergence_is_an_upper_bound: it falls as s grows.
 
     Raises:
-        InvalidValue: If the noise is so small that no divergence in the range of a renyi_dp event is known.
+        InvalidValue: If the noise is so small that no bound is in the range of a renyi_dp event.
 
     >>> orders, found = step_divergence(400.0, 0.01, NeighboringRelation.REPLACE_ONE)
     >>> drift = np.array(orders) * (2 * 0.01 / 800.0) ** 2 / 2
@@ -124,13 +129,13 @@ def step_divergence(
         ]
     best = np.minimum(best, np.max(sampled, axis=0))
     best = best * (1.0 + 4.0 * CLOSED_FORM_ALLOWANCE)
-    # Divergences grow with the order, so a bound at one order is a bound at every smaller one.
+    # Divergences grow with the order, so a bound at one order also holds at every smaller order.
     best = np.minimum.accumulate(best[::-1])[::-1]
     stated = best <= _MOST
     if not stated[0]:
         raise InvalidValue(
-            f"no Renyi divergence above {_MOST:g} can be stated; use more noise than {noise_multiplier:g}, or aim "
-            "lower",
+            f"a noise multiplier of {noise_multiplier:g} has a Renyi divergence above {_MOST:g}, the largest "
+            "that can be stated; use more noise, or a target with less privacy loss",
             pointer=("noise_multiplier",),
         )
     return tuple(orders[stated].tolist()), tuple(best[stated].tolist())

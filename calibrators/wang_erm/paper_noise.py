@@ -1,4 +1,6 @@
-"""The paper's own noise for full gradients, with an open constant, for DP-GD and for DP-AccMD as printed."""
+"""This module judges the paper's noise for full gradients, which has an open constant, for DP-GD and for DP-AccMD as
+printed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ SETTING = "full batches, replace_one"
 def printed_noise_stddev_on_mean(
     epsilon: float, delta: float, dataset_size: int, iterations: int, lipschitz: float, order_constant: float = 1.0
 ) -> float:
-    """Return sigma of the noise on the averaged gradient, per coordinate, in gradient units.
+    """Return the printed standard deviation of the noise on the mean gradient, per coordinate, in gradient units.
 
     >>> round(printed_noise_stddev_on_mean(1.0, 1e-6, 10**4, 100, 1.0), 12)
     0.003716922189
@@ -30,11 +32,11 @@ def printed_noise_stddev_on_mean(
 
 
 def sufficient_order_constant(epsilon: float, delta: float) -> float:
-    """Return the c with which the printed noise is the noise that zCDP needs: 2 (1 + sqrt(1 + epsilon /
+    """Return the c for which the printed noise equals the noise that zCDP needs: 2 (1 + sqrt(1 + epsilon /
     ln(1/delta)))^2.
 
-    It tends to 8 if epsilon is small against ln(1/delta), and grows without limit in epsilon, so no single c suffices
-    "for all epsilon".
+    This c tends to 8 if epsilon is small compared with ln(1/delta), and grows without limit in epsilon. So no single c
+    suffices "for all epsilon".
 
     >>> round(sufficient_order_constant(8.0, 1e-6), 8)
     10.18454368
@@ -62,8 +64,9 @@ def paper_noise(spec: Spec, iterations: int, lipschitz: float, order_constant: f
 
 
 def printed_accmd(spec: Spec, iterations: int, lipschitz: float, order_constant: float) -> AsPublished | None:
-    """Return DP-AccMD's printed noise, which no constant makes sound; None for targets that the paper does not
-    treat."""
+    """Return the printed noise of DP-AccMD, which is unsound for every constant; None for targets that the paper does
+    not treat.
+    """
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None
@@ -72,11 +75,12 @@ def printed_accmd(spec: Spec, iterations: int, lipschitz: float, order_constant:
     )
     return AsPublished(
         Verdict.UNSOUND,
-        f"No such noise meets epsilon {target.epsilon:.6g}: the printed step for y uses the gradient without noise, "
-        "and y_T is released. With T = 1 the released point has no noise at all, so that one record with another "
-        "gradient at x_0 is seen for certain (delta = 1). With T = 2 and linear losses the released point moves by 5 "
-        "times the sensitivity over the noise where the proof charges sqrt(2). Where iterates are seen, as its "
-        "composition allows, every y is exact; and with a mirror map of larger modulus no sigma suffices for any T.",
+        f"No noise of this form meets epsilon {target.epsilon:.6g}: the printed step for y uses the gradient "
+        "without noise, and y_T is released. With T = 1 the released point has no noise at all, so a record "
+        "with a different gradient at x_0 is detected with certainty (delta = 1). With T = 2 and linear "
+        "losses, the released point moves by 5 times the ratio of sensitivity to noise, but the proof charges "
+        "only sqrt(2) times. If iterates are seen, as the paper's composition allows, every y is exact. With a "
+        "mirror map of larger modulus, no sigma suffices for any T.",
         f"{PAPER}, Algorithm 3, equation (9) (c is order_constant)",
         FORMULA,
         noise_stddev_on_mean=printed,

@@ -1,4 +1,4 @@
-"""Tables 1 to 3 of Wang, Ye & Xu 2017: empirical risk minimisation."""
+"""This module contains Tables 1 to 3 of Wang, Ye & Xu 2017 on empirical risk minimisation."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ def _records(at: Setting) -> float:
 
 
 def _spread(at: Setting) -> float:
-    """Return the effect of Gaussian width and diameter together."""
+    """Return the factor that depends on Gaussian width and diameter."""
     return math.hypot(at.width, 1.0)
 
 
 _SQUARED = r"d \ln(1/\delta) / (n \varepsilon)^2"
 _ROOT = r"\sqrt{d \ln(1/\delta)} / (n \varepsilon)"
-_UNSOUND = "The printed noise does not cover the un-noised full gradient in every step; here it is calibrated anew."
-_POWERS = "Powers of epsilon in the number of gradients were partly lost and are restored by counting dimensions."
+_UNSOUND = (
+    "The printed noise does not cover the full gradient, which every step uses without noise of its own. Here the "
+    "noise is computed so that it does."
+)
+_POWERS = (
+    "In the available text, some powers of epsilon in the number of gradients are missing. Here they are restored "
+    "by the units."
+)
 
 STRONGLY_CONVEX = Table(
     "strongly_convex_erm",
@@ -153,7 +159,7 @@ CONSTRAINED = Table(
                 lambda at: (at.width / _records(at)) ** (2.0 / 3.0) * _log_n(at) ** 2,
             ),
             Expression(r"(n \varepsilon)^{2/3} / G_C^{2/3}", lambda at: (_records(at) / at.width) ** (2.0 / 3.0)),
-            remark="As printed; it counts steps, each of which reads all records.",
+            remark="As printed. The paper counts steps, each of which reads all records.",
         ),
         Row(
             "DP-AccMD",
@@ -167,12 +173,13 @@ CONSTRAINED = Table(
                 lambda at: at.dataset_size**1.5 * math.sqrt(at.epsilon / _spread(at)),
             ),
             algorithm="dp_accmd",
-            remark="As printed one of its two steps is not private at all; here both use the noisy gradient. The table "
-            "leaves out ln(1/delta), which its theorem has.",
+            remark=(
+                "As printed, one of the two steps is not private at all. Here both use the noisy gradient. The "
+                "table leaves out the factor ln(1/delta) of the theorem."
+            ),
         ),
     ),
-    remark="The paper's table leaves out ln(1/delta); the works that are compared have it in powers of their own. "
-    f"{_POWERS}",
+    remark=f"The paper's table leaves out ln(1/delta), which the compared works have in different powers. {_POWERS}",
 )
 
 TABLES = (STRONGLY_CONVEX, CONVEX, CONSTRAINED)

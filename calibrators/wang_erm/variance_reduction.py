@@ -1,4 +1,6 @@
-"""Shared code of DP-SVRG and DP-SVRG++: refusals, the batch size, the noise, the phase and the printed noise."""
+"""This module is shared by DP-SVRG and DP-SVRG++. It contains their refusals, batch size, noise, phase and printed
+noise.
+"""
 
 from __future__ import annotations
 
@@ -24,56 +26,66 @@ SMOOTH = Assumption(
     "smoothness", "L", SMOOTHNESS, "|grad f(x, z) - grad f(y, z)| <= L |x - y| for every record", open_lower=True
 )
 INNER_ITERATIONS = Assumption(
-    "inner_iterations", "m", PURE, "a whole number of steps; left out, the theorem's", lower=1.0, upper=1e8,
+    "inner_iterations", "m", PURE, "the number of inner steps, a whole number; if "
+        "left out, the theorem's number", lower=1.0, upper=1e8,
     required=False,
 )  # fmt: skip
 ORDER_CONSTANT = Assumption(
     "order_constant",
     "c",
     PURE,
-    "stands for the constant that the paper leaves open, in its printed noise and rates",
+    "the constant that the paper leaves open in its printed noise and rates",
     open_lower=True,
     required=False,
     default=1.0,
 )
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 GUARANTEE = (
-    "(epsilon, delta)-differential privacy of all iterates of all epochs together, hence of the released one, by Renyi "
-    "divergences at 64 orders. A null record costs less than another one. Not under "
-    "add_or_remove_one: batches of a fixed size make the number of records public, and a record that comes or goes "
-    "takes another one's place in them."
+    "All iterates of all epochs together are (epsilon, delta)-differentially private, by Renyi divergences at "
+    "64 orders, and so is the released one. Replacement by a null record costs less than replacement by "
+    "another record. add_or_remove_one is not accounted: batches of a fixed size make the number of records "
+    "public, and an added record takes the place of another one in them."
 )
 ERRATA = (
-    "The privacy theorems ask for epsilon <= c_1 N/n^2 with N inner steps, which amplification of one-record steps "
-    "needs. With the paper's own numbers of steps that is far below any epsilon at which its bounds say anything.",
-    "The remark that advanced composition removes this constraint at a logarithm's cost does not repair it: it needs "
-    "every step to be private before amplification, which the printed noise is not.",
-    "The full gradient at the snapshot has no noise of its own. It enters every inner step, so that it is hidden by "
-    "each step's noise, and must be charged in each: here together with the batch, with which it shares a record.",
-    "An analyst who sees the iterates of the printed algorithm (1e4 records, 1000 parameters, c = 8, epsilon 1) and "
-    "projects each direction on one record's change of gradient finds that record in half of the runs, at a false "
-    "positive rate of 1e-9.",
+    "The privacy theorems ask for epsilon <= c_1 N/n^2 with N inner steps, because amplification of one-record "
+    "steps needs this. With the paper's own numbers of steps, this is far below every epsilon for which its "
+    "bounds are useful.",
+    (
+        "The paper remarks that advanced composition removes this constraint at the cost of a logarithm. This does "
+        "not repair the proof, because every step must be private before amplification, and with the printed noise "
+        "it is not."
+    ),
+    (
+        "The full gradient at the snapshot has no noise of its own. It enters every inner step and only the noise "
+        "of that step hides it, so it must be charged in every step. Here it is charged together with the batch, "
+        "because both can contain the same record."
+    ),
+    (
+        "The printed algorithm can be attacked: with 1e4 records, 1000 parameters, c = 8 and epsilon 1, an analyst "
+        "who sees the iterates projects each direction on one record's change of gradient. This detects the record "
+        "in half of the runs, at a false positive rate of 1e-9."
+    ),
 )
-#: The statement of a rate, and the constants that the paper hides in it.
+#: The assumptions of the paper's rates.
 HIDDEN = "order_constant stands for the constant that the paper leaves open"
-OF_THE_PRINTED = "of the printed noise, which is not private: for comparison"
-#: The assumptions of all bounds besides convexity.
+OF_THE_PRINTED = "for comparison: this is the rate with the printed noise, which is not private"
+#: The assumptions of all bounds, other than strong convexity.
 HOLDS = (
-    "every record's gradient is no longer than max_grad_norm wherever the iterates go, so that none is clipped",
-    "every record's loss is convex and L-smooth wherever the iterates go",
+    "every record's gradient is at most max_grad_norm long at every iterate, so that no gradient is clipped",
+    "every record's loss is convex and L-smooth at all points that the iterates reach",
     "F^r(x_0) - min F^r <= D_0",
 )
-_STEP_SOURCE = f"{PAPER}, section 4; a step's divergence derived"
+_STEP_SOURCE = f"{PAPER}, section 4 (divergence of a step derived)"
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """Epochs in which nothing is left open.
+    """Epochs with nothing left open.
 
     Attributes:
         steps: The noise, the batch size and their cost.
         noise_stddev_on_mean: The standard deviation sigma of the noise on the mean, in gradient units.
-        inner_iterations: The inner iterations of each epoch.
+        inner_iterations: The number of inner steps of each epoch.
     """
 
     steps: Steps
@@ -92,7 +104,7 @@ class Solved:
 
     @property
     def count(self) -> int:
-        """Inner steps of all epochs."""
+        """The number of inner steps of all epochs."""
         return sum(self.inner_iterations)
 
 
@@ -108,7 +120,9 @@ def answer(
     warnings: Sequence[str],
     as_published: AsPublished | None,
 ) -> Calibration:
-    """Return the calibration of solved epochs, with the recommendations and warnings of all such epochs."""
+    """Return the calibration of solved epochs. It includes the recommended numbers and the warnings that both
+    algorithms share.
+    """
     bound = spec.clip
     phase = solved.phase(bound, step_size)
     return calibration_of(
@@ -127,16 +141,16 @@ def answer(
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Refuse requests that these algorithms cannot answer.
+    """Refuse specs that these algorithms cannot calibrate.
 
     Raises:
         Unsupported: If the number of epochs is solved for.
-        NoCostInFilter: If the target does not follow from Renyi divergences.
+        NoCostInFilter: If no cost under the target follows from Renyi divergences.
     """
     if spec.unknown is Unknown.ITERATIONS:
         raise Unsupported(
-            "the number of epochs is not solved for: each lowers the risk by a known factor. Solve for "
-            "noise_multiplier at the number of epochs that the bound asks for",
+            "the number of epochs cannot be solved for, because the bound determines how many epochs are "
+            "useful. Give iterations and solve for noise_multiplier",
             pointer=("solve_for",),
         )
     target = spec.target
@@ -145,37 +159,39 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     )
     if no_bound or (isinstance(target, BudgetTarget) and target.filter.kind not in ("approximate_dp", "renyi_dp")):
         raise NoCostInFilter(
-            "inner steps are charged by their Renyi divergences at some orders, which imply no rho of zCDP, no mu of "
-            "gaussian DP and no epsilon at delta 0: use an approximate_dp target with a positive delta",
+            "the target must be approximate_dp with a positive delta: inner steps are charged by their Renyi "
+            "divergences at some orders, which do not imply a rho of zCDP, a mu of Gaussian DP or an epsilon "
+            "at delta 0",
             pointer=("target", "kind"),
         )
 
 
 def epochs_of(spec: Spec) -> int:
-    """Return T, the number of epochs.
+    """Return the number T of epochs.
 
     Raises:
         InvalidValue: If the number of epochs is missing, or is more than a plan can hold.
     """
-    epochs = spec.need("iterations", "T, the number of epochs")
+    epochs = spec.need("iterations", "this is the number T of epochs")
     if epochs > MAX_EPOCHS:
         raise InvalidValue(
-            f"iterations is the number of epochs, at most {MAX_EPOCHS}, each of many steps; got {epochs}",
+            f"iterations, the number of epochs, must be at most {MAX_EPOCHS}; got {epochs}",
             pointer=("iterations",),
         )
     return epochs
 
 
 def inner_iterations_of(given: Given, theorems: int | None, needs: str) -> int:
-    """Return m: the request's, or else the theorem's.
+    """Return the number m of inner steps: the request's number, or else the theorem's.
 
     Raises:
-        InvalidValue: If m is not given and does not follow from the theorem, or is no integer or too large.
+        InvalidValue: If m is neither given nor computed by the theorem, or if m is not an integer or too large.
     """
     stated = given.get("inner_iterations")
     if stated is None and theorems is None:
         raise InvalidValue(
-            f"inner_iterations is needed, or the constants from which the theorem computes it: {needs}",
+            "inner_iterations is needed; instead, you can give the constants from which the theorem computes "
+            f"it: {needs}",
             code="missing",
             pointer=("assumptions", "inner_iterations"),
         )
@@ -196,8 +212,8 @@ def solve_epochs(spec: Spec, bound: Clip, inner_iterations: tuple[int, ...]) -> 
     count = sum(inner_iterations)
     if count > MAX_COUNT:
         raise InvalidValue(
-            f"these epochs have {count} inner steps, and no plan has more than {MAX_COUNT}: give fewer iterations, "
-            "which are epochs, or fewer inner_iterations",
+            f"these epochs have {count} inner steps, but a plan can have at most {MAX_COUNT}: give a smaller "
+            "number of epochs (iterations), or smaller inner_iterations",
             pointer=("iterations",),
         )
     size = spec.batch_size
@@ -211,9 +227,9 @@ def solve_epochs(spec: Spec, bound: Clip, inner_iterations: tuple[int, ...]) -> 
 def own_batch_size(dataset_size: int, count: int) -> int:
     """Return b = 4 n / sqrt(N), rounded up, at most n.
 
-    A batch has to hide a difference of up to 4 G behind sigma b. The noise sigma that large batches need grows like G
-    sqrt(N)/n. So with this b, the noise on the sum over G depends only on the target, not on n and N. Larger batches
-    save a few per cent of noise, but cost gradients in proportion.
+    The noise sigma b on a batch's sum must hide a difference of up to 4 G. The noise sigma that large batches need
+    grows like G sqrt(N)/n. So with this b, the noise on the sum divided by G depends only on the target, not on n and
+    N. Larger batches save a few per cent of noise, but need proportionally more gradients.
 
     >>> own_batch_size(10_000, 32_657)
     222
@@ -228,7 +244,8 @@ def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
     return (
         Provenance(
             "noise_stddev_on_mean", solved.noise_stddev_on_mean, r"\sigma = 2 G s / b", _STEP_SOURCE, derived,
-            ("s is the noise multiplier: on the sum of a batch's changes of gradients, over their bound 2 G",),
+            ("s is the noise multiplier: the noise on the sum of a batch's gradient changes, divided by their "
+                "bound 2 G",),
             units=GRADIENT,
         ),
         Provenance("noise_multiplier", solved.steps.noise_multiplier, r"s = \sigma b / (2 G)", _STEP_SOURCE, derived),
@@ -238,7 +255,8 @@ def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
             r"b = \lceil 4 n / \sqrt{N} \rceil" if own else "b",
             _STEP_SOURCE,
             derived,
-            ("N inner steps; the noise then hides the batch whatever n and N are, and larger ones save little",)
+            ("N is the number of inner steps; with this batch size, the noise multiplier does not depend on n "
+                "and N, and larger batches save little noise",)
             if own
             else (),
         ),
@@ -247,12 +265,12 @@ def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
 
 
 def _warnings_of(spec: Spec, solved: Solved) -> list[str]:
-    """Return the warnings that belong beside the numbers."""
+    """Return the warnings that must be shown together with the numbers."""
     found = []
     if solved.steps.batch_size == spec.dataset_size:
         found.append(
-            "Batches of all records are gradient descent, in which the snapshot's gradient has no part: use dp_gd, "
-            "which takes it without, and is charged exactly."
+            "Batches of all records make this gradient descent, and the gradient at the snapshot has no "
+            "effect. Use dp_gd instead: it does not compute that gradient, and is charged exactly."
         )
     return found
 
@@ -263,8 +281,8 @@ def printed_noise(
     """Return the paper's noise at this spec; None for targets that the paper does not treat.
 
     Args:
-        steps: The number N of steps, as the paper counts inner steps in its noise and in its condition.
-        numerator: The k of its ln(k/delta).
+        steps: The number N of inner steps, as the paper counts them in its noise and in its condition.
+        numerator: The number k in the paper's factor ln(k/delta).
         formula: The formula, in LaTeX.
     """
     target, n = spec.target, spec.dataset_size
@@ -273,8 +291,9 @@ def printed_noise(
     root = math.sqrt(order_constant * steps * math.log(numerator / target.delta))
     printed = bound.max_grad_norm * root / (n * target.epsilon)
     why = (
-        f"The theorem holds for epsilon up to c_1 N/n^2 = c_1 {steps / n**2:.6g} with an open c_1, and gives noise up "
-        f"to an open c: here epsilon is {target.epsilon:.6g}, and c = {order_constant:g} is a guess. "
+        f"The theorem holds for epsilon up to c_1 N/n^2 = c_1 {steps / n**2:.6g} with an open constant c_1, "
+        f"and its noise has an open constant c. Here epsilon is {target.epsilon:.6g}, and c = "
+        f"{order_constant:g} is a guess. "
         f"{_certified(spec, target, solved.count, root / (2.0 * n * target.epsilon))}"
     )
     source = f"{PAPER}, equation ({3 if numerator == 1.0 else 6}) (c is order_constant)"
@@ -282,14 +301,14 @@ def printed_noise(
 
 
 def _certified(spec: Spec, target: ApproximateDpTarget, count: int, noise_multiplier: float) -> str:
-    """Return the known facts about the printed noise, for the paper's steps of one record each."""
+    """Return a sentence about the certified cost of the printed noise, for the paper's steps of one record each."""
     try:
         event = InnerSteps(spec.dataset_size, count, NeighboringRelation.REPLACE_ONE)(noise_multiplier, 1, 1)
         upper = target.assess([event], NeighboringRelation.REPLACE_ONE).value.upper
     except AccountingError as error:
-        return f"With one record a step, as printed, the engine has no certificate for that noise: {error.detail}."
+        return f"With one record per step, as printed, the accounting engine cannot certify this noise: {error.detail}."
     where = "above" if upper > target.epsilon else "below"
     return (
-        f"With one record a step, as printed, the engine certifies an epsilon of {upper:.6g} for that noise, {where} "
-        f"the target of {target.epsilon:.6g}."
+        f"With one record per step, as printed, the accounting engine certifies an epsilon of {upper:.6g} for "
+        f"this noise, {where} the target of {target.epsilon:.6g}."
     )

@@ -1,19 +1,19 @@
-r"""Noisy projected subgradient steps, their average released (Wang, Lei, Ying & Zhang 2022, Algorithm 2).
+r"""Noisy projected subgradient steps whose average is released (Wang, Lei, Ying & Zhang 2022, Algorithm 2).
 
 $$w_1 = 0,\qquad w_{t+1} = \Pi_W\big(w_t - \eta\,(g_t + \sigma Z_t)\big),\qquad \text{released: } \bar w = \tfrac1T
 \sum_{t=1}^T w_t ,$$
 
-$g_t$ the gradient of one record drawn uniformly, or the mean over a batch of $b$ records. The average is of the points
-that the steps start from: the last noisy step is taken and not used.
+$g_t$ is the gradient of one record drawn uniformly, or the mean over a batch of $b$ records. The average is over the
+points that the steps start from, so the result of the last step is not used.
 
-**Noise.** The noise comes from the engine, for the requested sampling and relation. The paper's own setting is batches
-of one record, drawn without replacement (uniformly), under `replace_one`: a step's two possible mean gradients lie up
-to $2 G / b$ apart. A record's gradient is clipped to $G$, which changes nothing if the assumptions hold, and keeps the
-guarantee if they do not.
+**Noise.** The engine computes the noise for the requested sampling and relation. In the paper, batches have one record,
+drawn uniformly, and the relation is `replace_one`, so the mean gradients of a step under two neighbours are up to $2 G
+/ b$ apart. A record's gradient is clipped to $G$. Clipping changes nothing if the assumptions hold, and keeps the
+privacy guarantee if they do not.
 
 **Domain.** The steps stay in $\{\|w\| \le R\}$. On all of $\mathbb{R}^d$, gradients are bounded only for $\alpha = 0$
-(Remark 5), so without a radius every other request is refused. With the caller's own gradient bound the noise is still
-solved for, in a plan that is not executed.
+(Remark 5), so a request with another $\alpha$ and without a radius is refused. If the caller gives a gradient bound,
+the noise is still solved for, but the plan cannot be executed.
 
 **The noise that Theorem 12 assumes is not the noise that privacy needs.** Theorem 12 substitutes
 $\sigma^2 = O(T \ln(1/\delta)/(n^2\varepsilon^2))$, which is Theorem 11 with a constant $\beta$. With $T \asymp n$ that
@@ -58,17 +58,17 @@ from calibrators.wang_nonsmooth.utility import Run, utility_of
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, the step size from the corrected Theorem 12, and the error is at this
-    noise.
+    """Calibrate the spec: the engine computes the noise, the corrected Theorem 12 gives the step size, and the error
+    bound is for this noise.
 
     Raises:
         InvalidValue: If a number is outside its range; if the gradient bound, or the radius that it needs, is missing;
             if the step size of Theorem 12 is not below min(1, 1/L); or if its number of steps is more than a plan may
             have.
-        Unsupported: If the domain is no l2 ball, a penalty is given, or the sampling is not available.
+        Unsupported: If the domain is not an l2 ball, a penalty is given, or the sampling is not available.
         Unreachable: If nothing meets the target.
     """
-    refuse(spec, penalty="dp_sgd_gradient has no penalty; put it into the loss and the constants")
+    refuse(spec, penalty="dp_sgd_gradient cannot handle a penalty; make it a part of the loss and of its constants")
     problem = read_problem(spec)
     clip = _gradient_bound(spec, problem)
     chosen: list[Provenance] = []
@@ -92,20 +92,22 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _gradient_bound(spec: Spec, problem: HolderProblem) -> Clip:
-    """Return the caller's own bound, else G. Refuse the spec if neither is known, or if G is known only with a
-    radius."""
+    """Return the caller's gradient bound, or else G. Refuse the spec if neither is known, or if G needs a radius that
+    is not given.
+    """
     if isinstance(spec.gradient_bound, Clip):
         return spec.gradient_bound
     if problem.radius is None and not problem.is_lipschitz:
         raise InvalidValue(
-            "radius is needed: on all of R^d gradients are bounded only for holder_exponent 0 (give lipschitz, or the "
-            "three constants of a Hoelder-smooth loss); with a gradient_bound, only the noise is solved for",
+            "radius is needed, because on all of R^d gradients are bounded only for holder_exponent 0 (give "
+            "lipschitz, or the three constants of a Hoelder-smooth loss). If you give gradient_bound, only the "
+            "noise is solved for",
             code="missing",
             pointer=("assumptions", "radius"),
         )
     if problem.gradient_norm is None:
         raise InvalidValue(
-            f"a bound on the gradients is needed: give gradient_bound, or lipschitz, or {', '.join(HOLDER_NAMES)}",
+            f"a bound on gradients is needed: give gradient_bound, or lipschitz, or {', '.join(HOLDER_NAMES)}",
             code="missing",
             pointer=("gradient_bound",),
         )
@@ -113,7 +115,9 @@ def _gradient_bound(spec: Spec, problem: HolderProblem) -> Clip:
 
 
 def _with_sizes(spec: Spec, problem: HolderProblem, chosen: list[Provenance]) -> Spec:
-    """Return the spec with the paper's batch of one record and its number of steps, if the spec leaves them out."""
+    """Return the spec with its sizes filled in. If the spec leaves them out, batches have one record and the number of
+    steps is the paper's.
+    """
     if spec.batch_size is None and spec.unknown is not Unknown.BATCH_SIZE and spec.sampling != FullBatch.kind:
         spec = replace(spec, batch_size=1)
         chosen.append(Provenance("batch_size", 1.0, "b = 1", f"{PAPER}, Algorithm 2", ProvenanceKind.EXACT))
@@ -121,8 +125,8 @@ def _with_sizes(spec: Spec, problem: HolderProblem, chosen: list[Provenance]) ->
         iterations = paper_iterations(spec.dataset_size, problem.exponent)
         if iterations > MAX_COUNT:
             raise InvalidValue(
-                f"Theorem 12 takes {iterations:.4g} steps for this holder_exponent, and a plan has at most "
-                f"{MAX_COUNT:.0e}: give iterations",
+                f"iterations is needed, because Theorem 12 chooses {iterations:.4g} steps for this "
+                f"holder_exponent and a plan can have at most {MAX_COUNT:.0e}",
                 pointer=("iterations",),
             )
         spec = replace(spec, iterations=iterations)
@@ -132,7 +136,10 @@ def _with_sizes(spec: Spec, problem: HolderProblem, chosen: list[Provenance]) ->
 
 ALGORITHM = Algorithm(
     name="dp_sgd_gradient",
-    summary="Projected subgradient steps of one record each, Gaussian noise on each gradient; releases the average.",
+    summary=(
+        "Projected subgradient steps of one record each, with Gaussian noise on each gradient. The average of the "
+        "points is released."
+    ),
     source=f"{PAPER}, Algorithm 2, Theorems 11 and 12",
     update=(
         r"w \leftarrow \Pi_W\left(w - \frac{\eta}{b}"
@@ -147,31 +154,48 @@ ALGORITHM = Algorithm(
     gradient_bounds=(Clip,),
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
-    guarantee="(epsilon, delta)-differential privacy of all iterates together, hence of the released average.",
+    guarantee="All iterates together are (epsilon, delta)-differentially private, and so is the released average.",
     gradient_complexity=r"T b; \text{ the paper's } T \text{ is } n^{(2-\alpha)/(1+\alpha)} \text{ or } n",
     verdict=(
-        "Theorem 11 is sound where its conditions (32) and (33) hold for some beta, with 1.2 to 8.5 times the noise "
-        "that is needed in 115 settings that we tried, and has no noise elsewhere; the smaller noise that Theorem 12 "
-        "puts into its rate is not private for T of order n."
+        "Theorem 11 is sound if its conditions (32) and (33) hold for some beta; in 115 settings that we "
+        "tried, it has 1.2 to 8.5 times the noise that is needed. Otherwise it gives no noise. The smaller "
+        "noise that Theorem 12 uses in its rate is not private for T of order n."
     ),
     errata=(
-        "Theorem 12 puts sigma^2 = O(T log(1/delta) / (n^2 epsilon^2)) into its rate, Theorem 11 at a constant beta. "
-        "With T of order n no such beta meets the conditions, and the noise is not private: at n = T = 10^4 and "
-        "(1, 1e-8) an explicit attack shows epsilon >= 7.9. Here every utility bound is of the noise that is used, and "
-        "the rate is marked as not attained where the best feasible beta is below 0.1.",
-        "Theorem 12 prints the step size A/T; its proof balances 1/(T eta) against T eta A^2, which gives 1/(T A). "
-        "Used here: 1/(c T A) with the constant c of the rate.",
-        "The step size is compared with min(1, 1/L), numbers of different units: read as printed, in the units of the "
-        "request. Only the stability of the steps needs it; the privacy and the optimisation error do not.",
-        "beta = 1/2 does not minimise sigma^2(beta): (1 + A) - sqrt(A (1 + A)) with A = ln(1/delta)/epsilon does, and "
-        "lies above it. The literal calibration follows the paper's rule (feasible, nearest to 1/2).",
-        "Lemma 13 (a feasible beta exists for n >= 18 above a curve, T = n, delta = 1/n^2) is false for 18 <= n <= 43 "
-        "just above the curve: at n = 18 it claims 3.881, and the least epsilon is 4.517. From 44 on it held wherever "
-        "we looked; it is far from necessary. (46) prints epsilon^2 where (39) has epsilon. Here beta is searched for.",
-        "Lemma 3 (Renyi amplification) is badly false outside its two conditions: at p = 0.02, noise of half the "
-        "sensitivity, order 6 it would claim 0.034, and 7.31 is true. Here the noise comes from the engine.",
-        "The paper has batches of one record. Larger ones, Poisson and full batches are accounted and run alike; the "
-        "literal calibration carries Theorem 11 over to batches by its own Lemma 3.",
+        "Theorem 12 uses sigma^2 = O(T log(1/delta) / (n^2 epsilon^2)) in its rate, which is Theorem 11 with a "
+        "constant beta. With T of order n, no such beta meets the conditions, and the noise is not private: at "
+        "n = T = 10^4 and (1, 1e-8), an explicit attack shows epsilon >= 7.9. Here every utility bound is for "
+        "the plan's noise, and the rate is marked as not attained if the best feasible beta is below 0.1.",
+        (
+            "Theorem 12 prints the step size A/T. Its proof balances 1/(T eta) with T eta A^2, which gives 1/(T "
+            "A). Here the step size is 1/(c T A) with the constant c of the rate."
+        ),
+        (
+            "The paper compares the step size with min(1, 1/L), although 1 and 1/L have different units. Here the "
+            "condition is used as printed, in the units of the request. Only the stability of the steps needs it; "
+            "the privacy and the optimisation error do not."
+        ),
+        (
+            "The paper's beta = 1/2 does not minimise sigma^2(beta). The minimum is at (1 + A) - sqrt(A (1 + A)) "
+            "with A = ln(1/delta)/epsilon, which is above 1/2. as_published follows the paper's rule: the feasible "
+            "beta nearest to 1/2."
+        ),
+        (
+            "Lemma 13 claims that a feasible beta exists for n >= 18 and every epsilon above a curve, with T = n "
+            "and delta = 1/n^2. For 18 <= n <= 43 this is false just above the curve: at n = 18 the curve is at "
+            "3.881, but the least feasible epsilon is 4.517. For n >= 44 the lemma held wherever we tested it; its "
+            "condition is far from necessary. Equation (46) prints epsilon^2 where (39) has epsilon. Here beta is "
+            "found by a search."
+        ),
+        (
+            "Lemma 3 (Renyi amplification) is badly false outside its two conditions. At p = 0.02, order 6 and "
+            "noise of half the sensitivity, it would give 0.034, but the true value is 7.31. Here the accounting "
+            "engine computes the noise."
+        ),
+        (
+            "The paper has batches of one record. Here larger batches, Poisson batches and full batches are "
+            "possible, too. For as_published, Theorem 11 is extended to batches by the paper's Lemma 3."
+        ),
     ),
     fewer_steps=StepCount.ITERATIONS,
     calibrate=calibrate,

@@ -1,19 +1,19 @@
-r"""Steps of one record each, their average released with noise (Wang, Lei, Ying & Zhang 2022, Algorithm 1).
+r"""Steps of one record each, whose average is released with noise (Wang, Lei, Ying & Zhang 2022, Algorithm 1).
 
 $$w_1 = 0,\qquad w_{t+1} = \Pi_W\big(w_t - \eta\,\partial\ell(w_t; z_{i_t})\big),\qquad \text{released: } \tfrac1T
 \sum_{t=1}^T w_t + \sigma Z .$$
 
-Noise comes once, at the end. Its privacy relies on the stability of the steps, hence on the properties of the losses:
-convex and Hoelder smooth on all of $\mathbb{R}^d$, for every record of every data set. Clipped gradients are not
-gradients of such losses. A run therefore trains only linear models, whose losses have proved constants under a bound on
-the record's features. It scales longer rows down to the bound at which the model's constants are within those of the
-plan.
+Noise is added once, at the end. The privacy relies on the stability of the steps, and so on properties of the losses:
+they must be convex and Hoelder smooth on all of $\mathbb{R}^d$, for every record of every data set. Clipped gradients
+are not gradients of such losses. Therefore a run trains only linear models, whose losses have proved constants if the
+features of a record are bounded. A run scales longer rows down to the length at which the model's constants are at most
+the plan's constants.
 
 **Noise.** The noise is the least $\sigma$ at which the mixture over the number of draws of one record meets the target,
-rounded outward. Two other rules are stated for comparison: the paper's,
-$\sqrt{2\ln(2.5/\delta)}\,\Delta(\delta/2)/\varepsilon$ with Theorem 7's $\Delta$; and the analytic one,
-$\Delta_k/\mu_*(\varepsilon, \delta/2)$ at the $\delta/2$-quantile $k$ of the number of draws. The whole run is one
-(epsilon, delta) event: no part of it has a cost of its own.
+rounded outward. Two other rules are given for comparison. The paper's rule is
+$\sqrt{2\ln(2.5/\delta)}\,\Delta(\delta/2)/\varepsilon$ with the $\Delta$ of Theorem 7. The analytic rule is
+$\Delta_k/\mu_*(\varepsilon, \delta/2)$, where $k$ is the $\delta/2$-quantile of the number of draws. The whole run is
+one (epsilon, delta) event, and parts of it have no cost of their own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from calibrators.wang_nonsmooth.output_utility import HOLDS, OutputNoise, Output
 from calibrators.wang_nonsmooth.stability import Stability, iterate_radius
 from calibrators.wang_nonsmooth.utility import step_size_limit
 
-#: The factor by which charges stay below the target's epsilon. It covers the rounding of sums of epsilons.
+#: Charges are at most this factor times the target's epsilon. This covers the rounding of sums of epsilons.
 _BELOW = 1.0 - 1e-12
 
 _MIXTURE = (
@@ -63,12 +63,12 @@ _MIXTURE = (
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The steps, before their noise.
+    """The steps before noise is added.
 
     Attributes:
         stability: The stability of the average.
         radius: The radius of all points.
-        chosen: The theorem's choice, with its provenance.
+        chosen: The numbers that the theorem chose, with their provenance.
         rate: The rate of the theorem; None if a number that it needs is missing.
     """
 
@@ -79,12 +79,13 @@ class _Steps:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the mixture, step size and steps from Theorem 10 (in a ball) or 9 (without one).
+    """Calibrate the spec: the mixture gives the noise. Theorem 10 (in a ball) or Theorem 9 (without a ball) gives the
+    step size and the number of steps.
 
     Raises:
         InvalidValue: If a number is outside its range or missing, or if the step size is not below min(1, 1/L).
         Unsupported: If the target is not (epsilon, delta), batches have more than one record, a penalty is given, or
-            the domain is no l2 ball; or if the number of steps or the batch size is solved for.
+            the domain is not an l2 ball; or if the number of steps or the batch size is solved for.
         Unreachable: If no noise meets the target.
     """
     _refuse_what_has_no_part(spec)
@@ -139,7 +140,9 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def mixture_of(stability: Stability, dataset_size: int, sensitivity: float) -> Mixture:
-    """Return the mixture in units of G eta, the distance by which one draw moves a point."""
+    """Return the mixture over the number of draws, in units of G eta. This is the distance by which one draw moves a
+    point.
+    """
     return Mixture(
         stability.iterations,
         dataset_size,
@@ -153,36 +156,37 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
     target = spec.target
     if not isinstance(target, ApproximateDpTarget | OpenEpsilon | OpenDelta):
         raise Unsupported(
-            "the cost of the released average is known only as epsilon at a delta: the number of times that a "
-            "record is drawn is hidden, and no better cost is known for the resulting mixture of Gaussians; use an "
-            "approximate_dp target for single records",
+            "the target must be approximate_dp for single records: how often a record is drawn is secret, and "
+            "the cost of the resulting mixture of Gaussians is known only as an epsilon at a delta",
             code="no_cost_in_filter",
             pointer=("target", "kind"),
         )
     if not isinstance(target, OpenDelta) and not 0.0 < target.delta < 1.0:
-        raise Unsupported("Gaussian noise needs a delta in (0, 1)", pointer=("target", "delta"))
+        raise Unsupported("delta must be in (0, 1) for Gaussian noise", pointer=("target", "delta"))
     refuse(
         spec,
-        sizes=f"{spec.unknown} is not solved for: the theorem's step size goes with the steps, and each step takes one "
-        "record. Solve for noise_multiplier",
+        sizes=(
+            f"{spec.unknown} cannot be solved for: the theorem's step size depends on the number of steps, and each "
+            "step takes one record. Solve for noise_multiplier"
+        ),
     )
     if spec.batch_size not in (None, 1):
         raise Unsupported(
-            "the stability of the steps is proved only for one record a step: batch_size must be 1",
+            "batch_size must be 1, because the stability of the steps is proved only for one record per step",
             pointer=("batch_size",),
         )
-    refuse(spec, penalty="dp_sgd_output has no penalty; put it into the loss and the constants")
+    refuse(spec, penalty="dp_sgd_output cannot handle a penalty; make it a part of the loss and of its constants")
 
 
 def _steps(spec: Spec, problem: HolderProblem) -> _Steps:
-    """Return the number of steps, the step size, and the constants on which the stability rests."""
+    """Return the number of steps, the step size, and the constants that the stability depends on."""
     exponent, constant = problem.exponent, problem.constant
     if exponent is None or constant is None or problem.gradient_at_zero is None:
         named = (exponent, constant, problem.gradient_at_zero)
         name = next(name for name, value in zip(HOLDER_NAMES, named, strict=True) if value is None)
         raise InvalidValue(
-            f"{name} is needed for the privacy itself, which rests on the losses' smoothness: give "
-            f"{', '.join(HOLDER_NAMES)}, or lipschitz alone",
+            f"{name} is needed, because the privacy depends on the smoothness of the losses: give "
+            f"{', '.join(HOLDER_NAMES)}, or only lipschitz",
             code="missing",
             pointer=("assumptions", name),
         )
@@ -195,8 +199,8 @@ def _steps(spec: Spec, problem: HolderProblem) -> _Steps:
         iterations = rate.iterations
         if iterations > MAX_COUNT:
             raise InvalidValue(
-                f"the theorem takes {iterations:.4g} steps for this holder_exponent, and a plan has at most "
-                f"{MAX_COUNT:.0e}: give iterations",
+                f"iterations is needed, because the theorem chooses {iterations:.4g} steps for this "
+                f"holder_exponent and a plan can have at most {MAX_COUNT:.0e}",
                 pointer=("iterations",),
             )
         chosen.append(
@@ -207,13 +211,13 @@ def _steps(spec: Spec, problem: HolderProblem) -> _Steps:
     if radius is None:
         if problem.loss_at_zero is None:
             raise InvalidValue(
-                "without a radius the points are bounded by loss_at_zero: give one of them",
+                "radius or loss_at_zero is needed to bound the points: give one of them",
                 code="missing",
                 pointer=("assumptions", "radius"),
             )
         radius = iterate_radius(exponent, constant, longest or 0.0, problem.loss_at_zero, step_size, iterations)
         longest = longest or problem.gradient_at_zero + constant * math.pow(radius, exponent)
-    assert longest is not None, "follows from the constants and the radius"
+    assert longest is not None, "the constants and the radius determine G"
     cap = math.inf if problem.radius is None else problem.radius
     return _Steps(Stability(exponent, constant, longest, step_size, iterations, cap), radius, tuple(chosen), rate)
 
@@ -223,7 +227,9 @@ def _rate(spec: Spec, problem: HolderProblem, exponent: float) -> OutputRate | N
     if not isinstance(target, ApproximateDpTarget) or gamma is None or spec.dimension is None:
         return None
     if spec.dataset_size < 2:
-        raise InvalidValue("the theorems need at least 2 records: ln n is 0", pointer=("dataset_size",))
+        raise InvalidValue(
+            "dataset_size must be at least 2, because the theorems need a positive ln n", pointer=("dataset_size",)
+        )
     return OutputRate(
         spec.dataset_size, spec.dimension, target.epsilon, target.delta, gamma, exponent, problem.radius is not None
     )
@@ -241,8 +247,8 @@ def _step_size(
         value, pointer = spec.step_size, ("step_size",)
     if value >= limit:
         raise InvalidValue(
-            f"the step size {value:.4g} must be below min(1, 1/L) = {limit:.4g}, for the steps to be stable: raise "
-            "iterations, or give a smaller step_size",
+            f"the step size must be below min(1, 1/L) = {limit:.4g} for the steps to be stable, got "
+            f"{value:.4g}: raise iterations, or give a smaller step_size",
             code="step_size_too_large",
             pointer=pointer,
         )
@@ -255,7 +261,11 @@ def _step_size(
                 rate.step_size_formula,
                 rate.source,
                 ProvenanceKind.ORDER,
-                (*HOLDS, f"constant c = {problem.order_constant:g} (order_constant)", "step size below min(1, 1/L)"),
+                (
+                    *HOLDS,
+                    f"constant c = {problem.order_constant:g} (order_constant)",
+                    ("the step size is below min(1, 1/L)"),
+                ),
                 units=STEP,
             )
         )
@@ -263,14 +273,18 @@ def _step_size(
 
 
 def _missing(spec: Spec, problem: HolderProblem, name: str, what: str) -> InvalidValue:
-    """Return the error that names the constants that the theorem would need to choose a number."""
+    """Return the error for a missing number. It names the constants with which the theorem could choose the number."""
     needs: list[tuple[str, ...]] = []
     if problem.failure_probability is None:
         needs.append(("assumptions", "failure_probability"))
     if spec.dimension is None:
         needs.append(("dimension",))
     given = ", ".join(pointer[-1] for pointer in needs)
-    why = f"the theorem can choose it, given {given}" if needs else "the theorem chooses it where the noise is unknown"
+    why = (
+        f"the theorem can choose it, given {given}"
+        if needs
+        else ("the theorem can choose it if the noise is solved for")
+    )
     return InvalidValue(f"{name} is needed: {what} ({why})", code="missing", pointer=needs[0] if needs else (name,))
 
 
@@ -278,11 +292,11 @@ def _solve(spec: Spec, mixture: Mixture) -> tuple[float, Event, Answer]:
     """Return the noise multiplier, the event of the whole run and its certified cost."""
     target = spec.target
     if isinstance(target, OpenEpsilon):
-        assert spec.noise_multiplier is not None, "the spec has seen to it"
+        assert spec.noise_multiplier is not None, "the spec requires it if another quantity is solved for"
         event = Event(ApproximateDp(mixture.epsilon(target.delta, spec.noise_multiplier), target.delta))
         return spec.noise_multiplier, event, solve_epsilon([event], spec.relation, target.delta).achieved
     if isinstance(target, OpenDelta):
-        assert spec.noise_multiplier is not None, "the spec has seen to it"
+        assert spec.noise_multiplier is not None, "the spec requires it if another quantity is solved for"
         event = Event(ApproximateDp(target.epsilon, mixture.delta(target.epsilon, spec.noise_multiplier)))
         return spec.noise_multiplier, event, solve_delta([event], spec.relation, target.epsilon).achieved
     assert isinstance(target, ApproximateDpTarget), "others were refused"
@@ -293,7 +307,7 @@ def _solve(spec: Spec, mixture: Mixture) -> tuple[float, Event, Answer]:
 
 
 def _noise(spec: Spec, stability: Stability, multiplier: float, stddev: float) -> list[Provenance]:
-    """Return the noise that is used, and that of the analytic rule beside it."""
+    """Return the provenance of the plan's noise and of the analytic rule's noise."""
     derived, source = ProvenanceKind.DERIVED, f"{PAPER}, Theorems 7 and 8 (derived: mixture over the number of draws)"
     s = "s is 2 under replace_one and 1 under replace_special"
     found = [
@@ -310,7 +324,7 @@ def _noise(spec: Spec, stability: Stability, multiplier: float, stddev: float) -
                 r"\sigma = \Delta_k / \mu_*(\varepsilon, \delta/2),\; P(\mathrm{Bin}(T, 1/n) > k) \le \delta/2",
                 f"{PAPER}, Theorem 8 (derived: quantile per pair, exact Gaussian cost)",
                 derived,
-                ("for comparison: sound, and more than is used", s),
+                ("for comparison: sound, and more noise than the plan's", s),
                 units=PARAMETER,
             )
         )
@@ -319,7 +333,10 @@ def _noise(spec: Spec, stability: Stability, multiplier: float, stddev: float) -
 
 ALGORITHM = Algorithm(
     name="dp_sgd_output",
-    summary="Projected subgradient steps of one record each, without noise; Gaussian noise on the released average.",
+    summary=(
+        "Projected subgradient steps of one record each, without noise. Gaussian noise is added to the released "
+        "average."
+    ),
     source=f"{PAPER}, Algorithm 1, Theorems 7 to 10",
     update=(
         r"w \leftarrow \Pi_W(w - \eta\, \partial\ell(w; z_i)),\; i \sim \mathrm{Unif};\quad"
@@ -331,31 +348,49 @@ ALGORITHM = Algorithm(
     gradient_bound_required=False,
     assumptions=ASSUMPTIONS,
     guarantee=(
-        "(epsilon, delta)-differential privacy of the released average, for every data set: losses that are not as "
-        "smooth as assumed are made so. Points and indices are never released."
+        "The released average is (epsilon, delta)-differentially private for every data set, because rows are "
+        "scaled so that all losses are as smooth as assumed. Points and indices are never released."
     ),
     gradient_complexity=(
         r"T; \text{ the paper's } T \text{ is } n^{(2-\alpha)/(1+\alpha)} \text{ or } n \text{ in a ball, }"
         r" n^{(6-3\alpha-\alpha^2)/((1+\alpha)(3+\alpha))} \text{ or } n \text{ without}"
     ),
     verdict=(
-        "The printed noise takes a union over all records, Chernoff's bound of a binomial and a Gaussian formula that "
-        "is proved for epsilon <= 1 alone: sound wherever we computed it, with tens of times the noise that is needed."
+        "The printed noise uses a union bound over all records, Chernoff's bound for a binomial, and a "
+        "Gaussian formula that is proved only for epsilon <= 1. It is sound wherever we computed it, with tens "
+        "of times the noise that is needed."
     ),
     errata=(
-        "Theorem 8 calibrates with sqrt(2 ln(1.25/delta')) Delta / epsilon, proved for epsilon <= 1 alone, and "
-        "states no such condition; by itself the formula fails from epsilon about 7.5 on. Here the noise comes from "
-        "the exact mixture; the printed one has a verdict computed at each request.",
-        "Theorem 7's failure probability is of all n records at once. Privacy is per pair of neighbours, and indices "
-        "look at no data, so that nothing of delta need be set aside for them: the mixture is the exact bound.",
-        "Its Delta carries sqrt(e) and no cap, and routinely exceeds the diameter 2 R of the ball that both averages "
-        "lie in. An intermediate display of its proof has ln(1/gamma) where ln(n/gamma) is meant.",
-        "The constants C_alpha and c_alpha,2 overflow as alpha tends to 1; products that do not are used instead.",
-        "The step size is compared with min(1, 1/L), numbers of different units: read as printed, the 1 as 1/c.",
-        "The proof of the optimisation error prints c_alpha,1 where its square is meant. Here that error is bounded "
-        "without self-bounding, with constants that have units.",
-        "The guarantee needs convex, Hoelder smooth losses for every data set, which clipping does not give: runs "
-        "train linear models, and scale rows down to where the model's constants are within the plan's.",
+        "Theorem 8 uses sqrt(2 ln(1.25/delta')) Delta / epsilon, which is proved only for epsilon <= 1, but "
+        "does not state this condition. The formula alone fails from about epsilon 7.5 on. Here the noise "
+        "comes from the exact mixture. The verdict on the printed noise is computed for each request.",
+        (
+            "The failure probability of Theorem 7 is for all n records at once. Privacy is about one pair of "
+            "neighbours, and the indices do not depend on data. So no part of delta needs to be set aside for "
+            "them, and the mixture is the exact bound."
+        ),
+        (
+            "The Delta of Theorem 7 has a factor sqrt(e) and no cap. It often exceeds the diameter 2 R of the ball "
+            "that contains both averages. An intermediate equation in its proof has ln(1/gamma) where ln(n/gamma) "
+            "is meant."
+        ),
+        (
+            "The constants C_alpha and c_alpha,2 overflow as alpha tends to 1. Here products that do not overflow "
+            "are used instead."
+        ),
+        (
+            "The paper compares the step size with min(1, 1/L), although 1 and 1/L have different units. Here the "
+            "condition is used as printed, and the 1 is read as 1/c."
+        ),
+        (
+            "The proof of the optimisation error prints c_alpha,1 where its square is meant. Here this error is "
+            "bounded without the self-bounding property, with constants that have units."
+        ),
+        (
+            "The guarantee needs convex and Hoelder smooth losses for every data set. Clipping does not ensure "
+            "this. So runs train only linear models, and scale rows down until the model's constants are at most "
+            "the plan's."
+        ),
     ),
     fewer_steps=StepCount.ITERATIONS,
     calibrate=calibrate,

@@ -1,4 +1,5 @@
-r"""Theorem 11: the noise of noisy-gradient SGD from Renyi amplification by subsampling, and when it may be used.
+r"""This module computes the noise of Theorem 11, from Renyi amplification by subsampling, and tests when the theorem
+may be used.
 
 Each step on $b$ of $n$ records, drawn without replacement, is $(\lambda, 3.5\,p^2\lambda\Delta^2/\sigma^2)$-Renyi
 private with $p = b/n$ and $\Delta = 2G/b$ (Lemma 3), but only under two conditions. With a split $\beta \in (0, 1)$ of
@@ -10,8 +11,8 @@ on the mean gradient is $(\varepsilon, \delta)$-private if, with $u = \sigma^2/\
 
 $$(32)\quad u \ge 0.67,\qquad (33)\quad \lambda - 1 \le \tfrac{2u}{3}\,\ln\frac{1}{p\,\lambda\,(1+u)}.$$
 
-The paper has $b = 1$; the batch enters through $p$ and $\Delta$ alone, and cancels from $\sigma^2(\beta)$. Without the
-conditions Lemma 3 is badly false, so every answer here tests them first.
+The paper has $b = 1$. The batch size enters only through $p$ and $\Delta$, and cancels in $\sigma^2(\beta)$. Without
+its conditions Lemma 3 is badly false, so every answer here tests the conditions first.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ FORMULA = (
 )
 SETTING = "batches without replacement, replace_one"
 
-#: The least sigma^2 / sensitivity^2 for which Lemma 3 admits an order.
+#: The smallest ratio sigma^2 / sensitivity^2 for which Lemma 3 allows any order.
 LEAST_RATIO = 0.67
 
 Vector = npt.NDArray[np.float64]
 
-#: The grid of splits. Feasible ones are often near 1e-6, so it is logarithmic at both ends, with 200 points a decade.
+#: The grid of splits. Feasible splits are often near 1e-6, so the grid is logarithmic near 0 and 1, with 200 points a
+#: decade.
 _ENDS = np.logspace(-14.0, -2.0, 2401)
 _GRID: Vector = np.unique(np.concatenate([_ENDS, np.linspace(0.01, 0.99, 1961), 1.0 - _ENDS]))
 _GRID = _GRID[(_GRID > 0.0) & (_GRID < 1.0)]
@@ -56,7 +58,7 @@ def subsampled_renyi(order: float, fraction: float, noise_ratio: float) -> float
     Args:
         order: The order lambda > 1.
         fraction: The fraction p of the records that a batch holds.
-        noise_ratio: The standard deviation of the noise over the sensitivity.
+        noise_ratio: The standard deviation of the noise, divided by the sensitivity.
 
     >>> round(subsampled_renyi(4.0, 1e-3, 1.0), 12)
     1.4e-05
@@ -71,7 +73,7 @@ def subsampled_renyi(order: float, fraction: float, noise_ratio: float) -> float
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A split of epsilon, and the noise that Theorem 11 has for it.
+    """A split of epsilon, and the noise of Theorem 11 for this split.
 
     Attributes:
         beta: The share of epsilon that the composed Renyi divergence takes.
@@ -94,7 +96,8 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Theorem11:
-    """The function sigma(beta) for one problem: n records, T steps, batches of b, the target (epsilon, delta).
+    """The function sigma(beta) of Theorem 11 for n records, T steps, batches of b records and the target (epsilon,
+    delta).
 
     >>> theorem = Theorem11(dataset_size=1000, iterations=10**6, epsilon=4.0, delta=1e-6)
     >>> half = theorem.split(0.5)
@@ -112,8 +115,11 @@ class Theorem11:
 
     @property
     def unconstrained_beta(self) -> float:
-        """The beta of least sigma^2 if the conditions are not active: (1 + A) - sqrt(A (1 + A)), always above 1/2."""
-        # The difference of the roots, without cancellation: sqrt(1 + A) / (sqrt(1 + A) + sqrt(A)), in terms of 1/A.
+        """The beta that minimises sigma^2 without the conditions: (1 + A) - sqrt(A (1 + A)) with A =
+        ln(1/delta)/epsilon. It is always above 1/2.
+        """
+        # This computes the difference of the roots without cancellation, as sqrt(1 + A) / (sqrt(1 + A) + sqrt(A)) in
+        # terms of 1/A.
         inverse = self.epsilon / -math.log(self.delta)
         return 1.0 / (1.0 + 1.0 / math.sqrt(1.0 + inverse))
 
@@ -123,24 +129,26 @@ class Theorem11:
         return Split(beta, float(order[0]), float(variance[0]), float(ratio_margin[0]), float(order_margin[0]))
 
     def as_published(self) -> Split | None:
-        """Return the split by the paper's rule: beta = 1/2 if it is feasible, otherwise the nearest feasible beta; None
-        if there is none."""
+        """Return the split by the paper's rule: beta = 1/2 if it is feasible, otherwise the feasible beta nearest to
+        1/2. None if no beta is feasible.
+        """
         half = self.split(0.5)
         return half if half.is_feasible else min(self._ends(), key=lambda found: abs(found.beta - 0.5), default=None)
 
     def least_noise(self) -> Split | None:
-        """Return the feasible split of least noise; None if none is feasible."""
+        """Return the feasible split with the least noise; None if no split is feasible."""
         best = self.split(self.unconstrained_beta)
         return best if best.is_feasible else min(self._ends(), key=lambda found: found.relative_variance, default=None)
 
     def nearest_to_feasible(self) -> Split:
-        """Return the split whose worse margin is best, which is shown if nothing is feasible."""
+        """Return the split whose smaller margin is largest. It is shown if no split is feasible."""
         _, _, ratio_margin, order_margin = self._at(_GRID)
         return self.split(float(_GRID[int(np.argmax(np.minimum(ratio_margin, order_margin)))]))
 
     def _ends(self) -> list[Split]:
-        """Return both ends of every interval of feasible splits. Neither the least sigma^2 nor the split nearest to 1/2
-        is inside."""
+        """Return both ends of every interval of feasible splits. Callers need only these splits, because they have
+        tested the optimum inside before.
+        """
         feasible = self._feasible(_GRID)
         ends = []
         for left in np.flatnonzero(feasible[1:] != feasible[:-1]):
@@ -150,7 +158,7 @@ class Theorem11:
         return ends
 
     def _refined(self, inside: float, outside: float) -> Split:
-        """Return the last feasible split between the two, found by bisection."""
+        """Return the last feasible split between a feasible and an infeasible one, found by bisection."""
         while True:
             middle = 0.5 * (inside + outside)
             if middle in (inside, outside):
@@ -165,7 +173,7 @@ class Theorem11:
         return (ratio_margin >= 0.0) & (order_margin >= 0.0)
 
     def _at(self, beta: Vector) -> tuple[Vector, Vector, Vector, Vector]:
-        """Return lambda, sigma^2 / G^2, and the margins of (32) and (33)."""
+        """Return lambda, sigma^2 / G^2, and the margins of (32) and (33) for each beta."""
         order = -math.log(self.delta) / ((1.0 - beta) * self.epsilon) + 1.0
         variance = 14.0 * self.iterations * order / (beta * float(self.dataset_size) ** 2 * self.epsilon)
         ratio = variance * self.batch_size**2 / 4.0
@@ -174,7 +182,9 @@ class Theorem11:
 
 
 def theorem_11(spec: Spec, phase: Phase) -> AsPublished | None:
-    """Judge the theorem's noise at this spec's steps and batches; None for targets that the theorem does not treat."""
+    """Return a verdict on the theorem's noise for this spec's steps and batches; None for targets that the theorem does
+    not treat.
+    """
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None
@@ -184,28 +194,29 @@ def theorem_11(spec: Spec, phase: Phase) -> AsPublished | None:
     if split is None:
         near = theorem.nearest_to_feasible()
         why = (
-            "The theorem has no noise here: no beta in (0, 1) meets its conditions (32) and (33). The nearest, beta = "
-            f"{near.beta:.4g}, has sigma^2/G^2 = {near.relative_variance:.4g} and meets them by {near.ratio_margin:.4g}"
-            f" and {near.order_margin:.4g}, where neither may be negative."
+            "The theorem gives no noise here, because no beta in (0, 1) meets its conditions (32) and (33). "
+            f"The nearest, beta = {near.beta:.4g}, has sigma^2/G^2 = {near.relative_variance:.4g} and the "
+            f"margins {near.ratio_margin:.4g} and {near.order_margin:.4g}; both margins would have to be at "
+            "least 0."
         )
         return AsPublished(Verdict.UNSOUND, why, SOURCE, FORMULA)
     stddev = bound * split.relative_variance**0.5
     multiplier = stddev * size / bound
     chosen = f"beta = {split.beta:.4g}, lambda = {split.order:.4g}"
-    chosen += ". " if split.beta == 0.5 else ", since beta = 1/2 does not meet the conditions. "
+    chosen += ". " if split.beta == 0.5 else ", because beta = 1/2 does not meet the conditions. "
     if MIN_NOISE_MULTIPLIER <= multiplier <= MAX_NOISE_MULTIPLIER:
         batches = GaussianSteps(WithoutReplacement.kind, spec.dataset_size, RELATION)
         verdict, why = judge_steps(spec, batches, multiplier, iterations=steps, batch_size=size, setting=SETTING)
     else:
         verdict, why = (
             Verdict.UNSOUND,
-            f"The noise multiplier {multiplier:.4g} is beyond what the engine certifies.",
+            f"The noise multiplier {multiplier:.4g} is outside the range that the accounting engine certifies.",
         )
     return AsPublished(verdict, chosen + why, SOURCE, FORMULA, noise_stddev_on_mean=stddev)
 
 
 def least_epsilon_of_lemma_13(dataset_size: int) -> float:
-    """Return the epsilon from which on Lemma 13 claims a feasible split, for T = n and delta = 1/n^2.
+    """Return the epsilon above which Lemma 13 claims that a feasible split exists, for T = n and delta = 1/n^2.
 
     The claim is false for 18 <= n <= 43 just above the curve; elsewhere the condition is sufficient and far from
     necessary. The function is only for plots: a calibration searches for feasible splits.
@@ -218,9 +229,10 @@ def least_epsilon_of_lemma_13(dataset_size: int) -> float:
 
 
 def least_feasible_epsilon(dataset_size: int, iterations: int, delta: float) -> float:
-    """Find the epsilon from which some split is feasible, by bisection between 1e-3 and 1e3 to a relative 1e-6.
+    """Return the epsilon above which some split is feasible. It is found by bisection between 1e-3 and 1e3, to a
+    relative 1e-6.
 
-    The result is about 1e3 if none is feasible.
+    The result is about 1e3 if no split is feasible in this range.
     """
     low, high = math.log(1e-3), math.log(1e3)
     while high - low > 1e-6:

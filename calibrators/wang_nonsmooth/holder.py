@@ -1,4 +1,6 @@
-"""The constants of a Hoelder-smooth problem as a request gives them, and the gradient bound that follows."""
+"""This module reads the constants of a Hoelder-smooth problem from a request, and computes the gradient bound that
+follows.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ ASSUMPTIONS = (
         "radius",
         "R",
         PARAMETER,
-        "parameters are kept in the l2 ball of this radius around 0, which holds w*; a domain of kind l2_ball will do",
+        "the radius of the l2 ball around 0 in which parameters are kept; the ball must contain w*. You can "
+        "also give a domain of kind l2_ball",
         upper=1e12,
         open_lower=True,
     ),
@@ -29,7 +32,7 @@ ASSUMPTIONS = (
         "holder_exponent",
         r"\alpha",
         PURE,
-        "0 is a Lipschitz loss, 1 a smooth one; needed unless lipschitz is given, which alone is read as 0",
+        "0 for a Lipschitz loss, 1 for a smooth loss; needed unless lipschitz is given. With only lipschitz, it is 0",
         upper=1.0,
     ),
     Assumption(
@@ -42,29 +45,29 @@ ASSUMPTIONS = (
         "gradient_at_zero",
         "M",
         GRADIENT,
-        "no record's gradient at w = 0 is longer; needed unless lipschitz is given",
+        "the length of the longest gradient of a record at w = 0; needed unless lipschitz is given",
     ),
     Assumption(
         "lipschitz",
         "G",
         GRADIENT,
-        "no record's gradient in the domain is longer; in place of M + L R^alpha",
+        "the length of the longest gradient of a record in the domain, in place of M + L R^alpha",
         open_lower=True,
         required=False,
     ),
-    Assumption("loss_at_zero", "M_0", LOSS, "no record's loss at w = 0 is larger; losses are never negative"),
+    Assumption("loss_at_zero", "M_0", LOSS, "the largest loss of a record at w = 0; losses are never negative"),
     Assumption(
         "initial_distance",
         r"\|w_*\|",
         PARAMETER,
-        "upper bound of the norm of the minimiser w*; R where it is not given",
+        "upper bound on the norm of the minimiser w*; if left out, R is used",
         required=False,
     ),
     Assumption(
         "failure_probability",
         r"\gamma",
         PURE,
-        "the utility bounds may fail with this probability; in (0, 1)",
+        "the probability with which the utility bounds may fail; in (0, 1)",
         upper=math.nextafter(1.0, 0.0),
         open_lower=True,
     ),
@@ -72,7 +75,7 @@ ASSUMPTIONS = (
         "order_constant",
         "c",
         SMOOTHNESS,
-        "the constant that Theorem 12 leaves open: of its rate, and 1 / c of its step size",
+        "the constant c that Theorem 12 leaves open: a factor c in the rate, and 1 / c in the step size",
         open_lower=True,
         required=False,
         default=1.0,
@@ -82,19 +85,19 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class HolderProblem:
-    """The known constants of the problem. None means that a constant is neither given nor implied.
+    """The known constants of the problem. A constant is None if it is neither given nor implied by others.
 
     Attributes:
         gradient_norm: The bound G on the gradient of a record in the domain.
         exponent: The exponent alpha.
         constant: The constant L. A G-Lipschitz loss has alpha = 0 and L = 2 G.
         loss_at_zero: The bound M_0 on the loss at 0.
-        gradient_at_zero: The bound M on the gradient at 0; G is such a bound.
+        gradient_at_zero: The bound M on the gradient at 0. If M is not given, G is used.
         radius: The radius R; None is all of R^d.
         distance: An upper bound of the norm of w*.
         failure_probability: The failure probability gamma.
         order_constant: The order constant c.
-        missing: The names of constants that the utility bounds would still need.
+        missing: The names of the constants that the utility bounds need and that are missing.
     """
 
     gradient_norm: float | None
@@ -135,7 +138,8 @@ def read_problem(spec: Spec) -> HolderProblem:
     distance = given.get("initial_distance")
     if distance is not None and radius is not None and distance > radius:
         raise InvalidValue(
-            f"initial_distance bounds the norm of w*, which lies in the ball of radius {radius:g}: it cannot be larger",
+            f"initial_distance must be at most the radius, {radius:g}: it bounds the norm of w*, and w* lies in "
+            "the ball of this radius",
             pointer=("assumptions", "initial_distance"),
         )
     return HolderProblem(
@@ -167,13 +171,14 @@ def _radius(spec: Spec, given: Given) -> float | None:
         return radius
     if not isinstance(spec.domain, L2Ball):
         raise Unsupported(
-            f"the theorem is about l2 balls around 0, not {spec.domain.kind}; use the domain l2_ball",
+            f"the domain must be an l2_ball, not {spec.domain.kind}, because the theorem is about l2 balls around 0",
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )
     if radius is not None and radius != spec.domain.radius:
         raise InvalidValue(
-            f"assumptions.radius is {radius!r} and the domain's radius {spec.domain.radius!r}; give one of them",
+            f"assumptions.radius is {radius!r}, but the domain's radius is {spec.domain.radius!r}; give only "
+            "one of them",
             code="overdetermined",
             pointer=("domain", "radius"),
         )
@@ -193,7 +198,7 @@ def _gradient_norm(
         return None
     if constant == 0.0 and gradient_at_zero == 0.0:
         raise InvalidValue(
-            "with holder_constant and gradient_at_zero both 0 every gradient is 0, and there is nothing to train",
+            "holder_constant and gradient_at_zero cannot both be 0, because then every gradient is 0",
             pointer=("assumptions", "gradient_at_zero"),
         )
     if exponent == 0.0:
@@ -201,7 +206,7 @@ def _gradient_norm(
     return None if radius is None else gradient_norm_in_ball(gradient_at_zero, constant, exponent, radius)
 
 
-#: The constants that these algorithms' examples assume.
+#: The constants in the examples of these algorithms.
 EXAMPLE_CONSTANTS = {
     "radius": 2.0,
     "holder_exponent": 0.5,

@@ -1,5 +1,5 @@
-r"""Theorem 12: the number of steps, the step size and the rate; and the optimisation error with the constants of its
-proof.
+r"""This module contains the number of steps, the step size and the rate of Theorem 12, and the optimisation error with
+the constants of the proof.
 
 **Steps.** $T = \lceil n^{(2-\alpha)/(1+\alpha)} \rceil$ for $\alpha < 1/2$, else $n$. **Step size.** With
 
@@ -7,8 +7,8 @@ $$A = \max\left(\sqrt{\frac{\ln n\,\ln(n/\gamma)\,\ln(1/\gamma)}{n}},\;
 \frac{\sqrt{d \ln(1/\delta)}\,(\ln(1/\gamma))^{1/4}}{n\varepsilon}\right)$$
 
 the proof balances $\frac{1}{T\eta}$ against $T \eta A^2$, hence $\eta = 1/(T A)$; the printed $\eta = A/T$ makes the
-first term $1/A > 1$. The theorem hides constants of the problem in its orders: written out, $\eta = 1/(c\,T A)$ and the
-rate is $c\,\|w_*\|^2 [\ldots]$ with one $c$ in units of loss / parameter$^2$, 1 unless given.
+first term $1/A > 1$. The orders in the theorem hide constants of the problem. Here $\eta = 1/(c\,T A)$, and the rate is
+$c\,\|w_*\|^2 [\ldots]$ with the same $c$ in units of loss / parameter$^2$. By default $c = 1$.
 
 **Optimisation error** (any $\eta > 0$, noise of standard deviation $\sigma$ per coordinate on the mean gradient $g_t$
 of a batch). Projection onto $W \ni w_*$ does not lengthen distances to $w_*$, so with noise $b_t$
@@ -23,17 +23,16 @@ since $\mathbb{E}\,[g_t \mid w_t] \in \partial R_S(w_t)$ and $b_t$ has mean zero
 of fixed size; a Poisson batch whose sum is divided by $b$ has $V = G^2 (1 + (1 - p)/b)$, $p = b/n$. The right-hand side
 is least at $\eta = \|w_*\| / \sqrt{T (V + d\sigma^2)}$, where it is $\|w_*\| \sqrt{(V + d \sigma^2)/T}$.
 
-*With probability* $1 - \gamma/3$, $\gamma > 18 e^{-Td/8}$, with $A_R = M_0 + G R$ above every loss on $W$ and
-$A_* = M_0 + \min(M \|w_*\| + L \|w_*\|^{1+\alpha}, G \|w_*\|)$ above every loss at $w_*$:
-$$R_S(\bar w) - R_S(w_*) \le A_R \sqrt{\tfrac{2 \ln(9/\gamma)}{T}} + A_* \sqrt{\tfrac{\ln(9/\gamma)}{2T}}
- + \tfrac{\|w_*\|^2}{2 T \eta} + \tfrac{\eta G^2}{2}
- + \sigma (\|w_*\| + R + \eta G) \sqrt{\tfrac{2 \ln(18/\gamma)}{T}}
- + \tfrac{\eta d \sigma^2}{2} \Big(1 + \sqrt{\tfrac{8 \ln(18/\gamma)}{T d}}\Big).$$
-The first term is Azuma's inequality for $\ell(w_t; z_{i_t}) - R_S(w_t)$ (probability $\gamma/9$), the second
-Hoeffding's for $\ell(w_*; z_{i_t})$ ($\gamma/9$); $\langle b_t, \eta g_t - (w_t - w_*)\rangle$ is Gaussian given the
-past, of standard deviation at most $\sigma(\eta G + R + \|w_*\|)$ ($\gamma/18$); $\sum_t \|b_t\|^2/\sigma^2$ is
-chi-squared with $Td$ degrees of freedom ($\gamma/18$). A mean over a batch of fixed size lies in the same ranges. Over
-full batches the first two terms vanish, since $g_t$ is then a subgradient of $R_S$ itself.
+*With probability* $1 - \gamma/3$, $\gamma > 18 e^{-Td/8}$, with $A_R = M_0 + G R$ above every loss on $W$ and $A_* =
+M_0 + \min(M \|w_*\| + L \|w_*\|^{1+\alpha}, G \|w_*\|)$ above every loss at $w_*$: $$R_S(\bar w) - R_S(w_*) \le A_R
+\sqrt{\tfrac{2 \ln(9/\gamma)}{T}} + A_* \sqrt{\tfrac{\ln(9/\gamma)}{2T}} + \tfrac{\|w_*\|^2}{2 T \eta} + \tfrac{\eta
+G^2}{2} + \sigma (\|w_*\| + R + \eta G) \sqrt{\tfrac{2 \ln(18/\gamma)}{T}} + \tfrac{\eta d \sigma^2}{2} \Big(1 +
+\sqrt{\tfrac{8 \ln(18/\gamma)}{T d}}\Big).$$ The first term is Azuma's inequality for $\ell(w_t; z_{i_t}) - R_S(w_t)$
+(probability $\gamma/9$), the second Hoeffding's for $\ell(w_*; z_{i_t})$ ($\gamma/9$); $\langle b_t, \eta g_t - (w_t -
+w_*)\rangle$ is Gaussian given the past, of standard deviation at most $\sigma(\eta G + R + \|w_*\|)$ ($\gamma/18$);
+$\sum_t \|b_t\|^2/\sigma^2$ is chi-squared with $Td$ degrees of freedom ($\gamma/18$). A mean over a batch of fixed size
+lies in the same ranges. For full batches the first two terms vanish, because $g_t$ is then a subgradient of $R_S$
+itself.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ RATE_FORMULA = (
     r"R(\bar w) - R(w_*) \le c\,\|w_*\|^2 \left[\frac{\sqrt{d \ln(1/\delta) \ln(1/\gamma)}}{n\varepsilon} +"
     r" \sqrt{\frac{\ln n \ln(n/\gamma) \ln(1/\gamma)}{n}}\right]"
 )
-ERROR_SOURCE = f"{PAPER}, proof of Theorem 12, with its constants and the noise that is used"
+ERROR_SOURCE = f"{PAPER}, proof of Theorem 12, with its constants and the plan's noise"
 ERROR_FORMULA = (
     r"R_S(\bar w) - R_S(w_*) \le A_R \sqrt{\tfrac{2 \ln(9/\gamma)}{T}} + A_* \sqrt{\tfrac{\ln(9/\gamma)}{2T}}"
     r" + \tfrac{\|w_*\|^2}{2 T \eta} + \tfrac{\eta G^2}{2}"
@@ -70,21 +69,21 @@ BALANCED_FORMULA = r"\eta = \|w_*\| / \sqrt{T (V + d \sigma^2)}, \text{ below } 
 
 
 def paper_iterations(dataset_size: int, exponent: float) -> int:
-    """Return T of Theorem 12, with the constant 1 and rounded up.
+    """Return the T of Theorem 12, with the constant 1 and rounded up.
 
     >>> paper_iterations(10_000, 0.25), paper_iterations(10_000, 0.5), paper_iterations(10_000, 0.0)
     (398108, 10000, 100000000)
     """
     if exponent >= 0.5:
         return dataset_size
-    # A number that is an integer up to rounding must not become the next integer.
+    # The factor keeps a power that is an integer up to rounding from being rounded up to the next integer.
     power = math.pow(dataset_size, (2.0 - exponent) / (1.0 + exponent))
     return math.ceil(power * (1.0 - 1e-14))
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """The rate of Theorem 12 in terms of the sizes and the target alone.
+    """The rate of Theorem 12. Its parts depend only on the sizes and the target.
 
     >>> rate = Rate(dataset_size=10_000, dimension=50, epsilon=1.0, delta=1e-8, failure_probability=0.05)
     >>> round(rate.scale, 10), round(rate.step_size(398108, 1.0) * 1e5, 9)
@@ -135,7 +134,7 @@ class OptimisationError:
         dimension: The dimension d.
         iterations: The number T of steps.
         noise_stddev: The standard deviation sigma of the noise, per coordinate on the mean gradient.
-        batch_variance: The number (1 - p)/b if the batch size is random, else 0.
+        batch_variance: The number (1 - p)/b if the batch size is random, otherwise 0.
     """
 
     gradient_norm: float
@@ -180,8 +179,8 @@ class OptimisationError:
             step_size: The step size eta.
             failure_probability: The failure probability gamma.
             radius: The radius R.
-            largest_loss: The largest loss A_R.
-            largest_loss_at_minimiser: The largest loss A_* at w*.
+            largest_loss: The bound A_R on every loss in W.
+            largest_loss_at_minimiser: The bound A_* on every loss at w*.
             sampled: Whether steps use random batches of a fixed size, rather than all records.
 
         >>> error = OptimisationError(3.0, 1.0, 50, 10_000, 2.0)

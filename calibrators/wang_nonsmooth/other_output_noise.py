@@ -1,4 +1,6 @@
-"""Output noise by rules other than the mixture's: the paper's rule, with a verdict, and the analytic one."""
+"""This module computes output noise by two rules other than the mixture: the paper's rule, with a verdict, and the
+analytic rule.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,17 @@ from calibrators.wang_nonsmooth.holder import PAPER, HolderProblem
 from calibrators.wang_nonsmooth.mixture import Mixture, draws_of
 from calibrators.wang_nonsmooth.stability import Stability
 
-SOURCE = f"{PAPER}, Theorem 8 with Theorem 7's Delta"
+SOURCE = f"{PAPER}, Theorem 8 with the Delta of Theorem 7"
 FORMULA = (
     r"\sigma = \sqrt{2 \ln(2.5/\delta)}\, \Delta(\delta/2) / \varepsilon,\;"
     r" \Delta(\gamma)^2 = e \left[c_0^2 + 4 G^2 \eta^2 (1 + \kappa) \kappa\right]"
 )
-#: If the printed noise exceeds the least that meets the target by at most this ratio, it is not called loose.
+#: Printed noise is called loose only if it exceeds the least noise that meets the target by more than this ratio.
 _SLACK = 1.01
 
 
 def printed_stddev(stability: Stability, dataset_size: int, target: ApproximateDpTarget) -> float:
-    """Return sigma of Theorem 8, in parameters.
+    """Return the sigma of Theorem 8, in parameter units.
 
     >>> hinge = Stability(0.5, 1.5, 3.0, 0.02, 1000, 1.0)
     >>> round(printed_stddev(hinge, 1000, ApproximateDpTarget(1.0, 1e-6)), 7)
@@ -35,7 +37,7 @@ def printed_stddev(stability: Stability, dataset_size: int, target: ApproximateD
 
 
 def quantile(iterations: int, dataset_size: int, probability: float) -> int:
-    """Return the least k with P(Bin(T, 1/n) > k) certainly at most this probability.
+    """Return the least k for which P(Bin(T, 1/n) > k) is certified to be at most this probability.
 
     >>> quantile(1000, 1000, 5e-7), quantile(1000, 1000, 5e-10)
     (9, 12)
@@ -52,7 +54,9 @@ def quantile(iterations: int, dataset_size: int, probability: float) -> int:
 def analytic_stddev(
     stability: Stability, dataset_size: int, sensitivity: float, target: ApproximateDpTarget
 ) -> float | None:
-    """Return Delta_k over the exact mu of (epsilon, delta/2), in parameters; None if the engine finds no such noise."""
+    """Return Delta_k divided by the exact mu of (epsilon, delta/2), in parameter units; None if the engine finds no
+    such noise.
+    """
     draws = quantile(stability.iterations, dataset_size, target.delta / 2.0)
     width = stability.displacement(draws, sensitivity)
     try:
@@ -62,11 +66,11 @@ def analytic_stddev(
 
 
 def printed_stability(problem: HolderProblem, stability: Stability) -> Stability:
-    r"""Return the stability with the paper's own G. On all of R^d that is M + L (C_alpha T eta)^(alpha/2), which is
-    more than needed.
+    r"""Return the stability with the paper's G. On all of R^d, this is M + L (C_alpha T eta)^(alpha/2), which is larger
+    than needed.
 
-    C_alpha is (1 - alpha)/(1 + alpha) L^(2/(1 - alpha)) + 2 M_0, in which a power of eta below 1 was dropped; the 1 is
-    1/c here, as in the step size.
+    C_alpha is (1 - alpha)/(1 + alpha) L^(2/(1 - alpha)) + 2 M_0. The paper drops a power of eta because eta < 1. Here
+    this 1 is read as 1/c, as for the step size.
 
     Raises:
         OverflowError: If C_alpha has no value in floating point, as for alpha near 1.
@@ -83,27 +87,32 @@ def printed_stability(problem: HolderProblem, stability: Stability) -> Stability
 
 
 def theorem_8(spec: Spec, problem: HolderProblem, stability: Stability) -> AsPublished | None:
-    """Return the printed noise in the paper's own relation; None for targets that the paper does not treat."""
+    """Return a verdict on the printed noise under the paper's relation; None for targets that the paper does not
+    treat.
+    """
     target = spec.target
     if not isinstance(target, ApproximateDpTarget):
         return None
     try:
         stddev = printed_stddev(printed_stability(problem, stability), spec.dataset_size, target)
     except OverflowError:
-        why = f"At holder_exponent {stability.exponent:g} the paper's C_alpha, hence its noise, has no finite value."
+        why = (
+            f"At holder_exponent {stability.exponent:g}, the paper's C_alpha has no finite value, and neither does "
+            "its noise."
+        )
         return AsPublished(Verdict.UNSOUND, why, SOURCE, FORMULA)
     sensitivity = NeighboringRelation.REPLACE_ONE.sensitivity
     cap = 2.0 * stability.radius / stability.draw
     own = Mixture(stability.iterations, spec.dataset_size, stability.drift / stability.draw, sensitivity, cap)
     multiplier = stddev / stability.draw
     found = own.delta(target.epsilon, multiplier)
-    why = f"With the printed noise delta at epsilon {target.epsilon:.6g} is certified to be at most {found:.6g}"
+    why = f"With the printed noise, the certified delta at epsilon {target.epsilon:.6g} is at most {found:.6g}"
     if found > target.delta:
-        verdict, why = Verdict.UNSOUND, f"{why}, which does not meet the target of {target.delta:.6g}."
+        verdict, why = Verdict.UNSOUND, f"{why}. This does not meet the target of {target.delta:.6g}."
     else:
         verdict, why = _judged(own, target, multiplier, why)
     if target.epsilon > 1.0:
-        why += " Its formula is proved for epsilon <= 1 alone, so that the paper's own proof does not reach here."
+        why += " Its formula is proved only for epsilon <= 1, so the paper's proof does not cover this target."
     return AsPublished(verdict, why, SOURCE, FORMULA, noise_stddev_on_mean=stddev)
 
 
@@ -111,8 +120,8 @@ def _judged(own: Mixture, target: ApproximateDpTarget, multiplier: float, why: s
     try:
         needed = own.noise_multiplier(target.epsilon, target.delta)
     except Unreachable:
-        return Verdict.SOUND, f"{why}, which meets the target of {target.delta:.6g}."
+        return Verdict.SOUND, f"{why}. This meets the target of {target.delta:.6g}."
     if multiplier <= _SLACK * needed:
-        return Verdict.SOUND, f"{why}, which meets the target of {target.delta:.6g}."
+        return Verdict.SOUND, f"{why}. This meets the target of {target.delta:.6g}."
     ratio = multiplier / needed
-    return Verdict.LOOSE, f"{why}: it meets the target with {ratio:.4g} times the noise that is needed."
+    return Verdict.LOOSE, f"{why}. It meets the target with {ratio:.4g} times the noise that is needed."

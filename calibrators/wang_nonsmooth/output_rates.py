@@ -1,7 +1,7 @@
-r"""Theorems 9 and 10: numbers of steps, step sizes and rates of output perturbation.
+r"""This module contains the numbers of steps, step sizes and rates of output perturbation by Theorems 9 and 10.
 
-**In a ball** (Theorem 10). $T = \lceil n^{(2-\alpha)/(1+\alpha)} \rceil$ for $\alpha < 1/2$, else $n$, as Theorem 12
-has it; $\eta = 1/(c\,T A)$ with
+**In a ball** (Theorem 10). $T = \lceil n^{(2-\alpha)/(1+\alpha)} \rceil$ for $\alpha < 1/2$, else $n$, as in Theorem
+12, and $\eta = 1/(c\,T A)$ with
 
 $$A = \max\left(\sqrt{\frac{\ln(n/\delta) \ln n \ln(1/\gamma)}{n}},\; \frac{(d \ln(1/\delta))^{1/4}
 \sqrt{\ln(n/\delta)}\,(\ln(1/\gamma))^{1/8}}{\sqrt{n\varepsilon}}\right).$$
@@ -9,8 +9,8 @@ $$A = \max\left(\sqrt{\frac{\ln(n/\delta) \ln n \ln(1/\gamma)}{n}},\; \frac{(d \
 **On all of $\mathbb{R}^d$** (Theorem 9). $T = \lceil n^{(6-3\alpha-\alpha^2)/((1+\alpha)(3+\alpha))} \rceil$ for
 $\alpha < (\sqrt{73}-7)/4$, else $n$; $\eta = (n / \ln(1/\gamma))^{1/(3+\alpha)} / (c\,T)$.
 
-The orders hide constants of the problem. They are replaced by one $c$ in units of loss / parameter$^2$, which is 1
-unless given. The rates hold for $\gamma > 4 \max(e^{-d/8}, \delta)$.
+The orders in the theorems hide constants of the problem. Here a single $c$ in units of loss / parameter$^2$ replaces
+them. By default $c = 1$. The rates hold for $\gamma > 4 \max(e^{-d/8}, \delta)$.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from calibrators.wang_nonsmooth.holder import PAPER
 from calibrators.wang_nonsmooth.optimisation_error import paper_iterations
 
-#: The exponent below which Theorem 9 takes more than n steps.
+#: The Hoelder exponent below which Theorem 9 takes more than n steps.
 _FEW_STEPS = (math.sqrt(73.0) - 7.0) / 4.0
 
 
 def theorem_9_iterations(dataset_size: int, exponent: float) -> int:
-    """Return T of Theorem 9, with the constant 1 and rounded up.
+    """Return the T of Theorem 9, with the constant 1 and rounded up.
 
     >>> theorem_9_iterations(10_000, 0.25), theorem_9_iterations(10_000, 1.0)
     (128143, 10000)
@@ -39,11 +39,11 @@ def theorem_9_iterations(dataset_size: int, exponent: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OutputRate:
-    """The rate of the theorems in terms of the sizes and the target alone.
+    """The rate of Theorem 9 or 10. Its parts depend only on the sizes and the target.
 
     Attributes:
         exponent: The exponent alpha.
-        bounded: Whether W is a ball, so that Theorem 10 applies; otherwise it is Theorem 9.
+        bounded: Whether W is a ball. If so, Theorem 10 applies, otherwise Theorem 9.
 
     >>> ball = OutputRate(10_000, 50, 1.0, 1e-8, 0.05, exponent=1.0, bounded=True)
     >>> round(ball.scale, 10), round(ball.step_size(10_000, 1.0), 13)

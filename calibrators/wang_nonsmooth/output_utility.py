@@ -1,14 +1,16 @@
-r"""The utility of a noisy average of noiseless steps, with constants.
+r"""This module bounds the utility of an average of noiseless steps with added noise, with explicit constants.
 
 With probability at least $1 - \gamma$ over indices and noise, $R_S(\bar w + b) - R_S(w_*)$ is at most the sum of
 
-- the optimisation error of Theorem 12's proof without noise on gradients ($\gamma/3$), which needs no self-bounding;
+- the optimisation error from the proof of Theorem 12 without noise on gradients ($\gamma/3$). It does not need the
+  self-bounding property;
 - the noise's part ($\gamma/4$): $\|\partial\ell\| \le G$ at $\bar w$ and Hoelder smoothness give
   $G\beta + L\beta^{1+\alpha}$ for $\|b\| \le \beta$, and $\|b\|^2/\sigma^2$ is chi-squared, hence
   $\beta = \sigma\sqrt{d + 2\sqrt{dx} + 2x}$, $x = \ln(4/\gamma)$ (Laurent & Massart 2000, Lemma 1), which is below the
   paper's $\sigma\sqrt{d}(1 + (8x/d)^{1/4})$ and needs no $\gamma > 4e^{-d/8}$.
 
-In expectation the noise's part is at most $G\sigma\sqrt{d} + L(\sigma\sqrt{d})^{1+\alpha}$, by Jensen's inequality.
+In expectation, the contribution of the noise is at most $G\sigma\sqrt{d} + L(\sigma\sqrt{d})^{1+\alpha}$, by Jensen's
+inequality.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from calibrators.wang_nonsmooth.utility import is_vacuous
 
 HOLDS = (
     "losses are convex, never negative, and alpha-Hoelder with constant L on all of R^d",
-    "no record is scaled down, but for the trainer's margin",
+    "no record is scaled down, except by the trainer's margin",
 )
 _EXPECTED = (
     r"\mathbb{E}[R_S(\bar w + b) - R_S(w_*)] \le \tfrac{\|w_*\|^2}{2T\eta} + \tfrac{\eta G^2}{2} + G\sigma\sqrt{d}"
@@ -39,10 +41,10 @@ _LIKELY = (
 
 @dataclass(frozen=True, slots=True)
 class OutputNoise:
-    """Noise on the average.
+    """The noise on the average, and the constants of the losses that determine its effect.
 
     Attributes:
-        stddev: The standard deviation sigma, per coordinate, in parameters.
+        stddev: The standard deviation sigma per coordinate, in parameter units.
         dimension: The dimension d.
         gradient_norm: The bound G on gradients at the average.
         exponent: The exponent alpha.
@@ -56,17 +58,17 @@ class OutputNoise:
     constant: float
 
     def length(self, failure_probability: float) -> float:
-        """Return beta: the noise is longer than that with probability at most gamma/4."""
+        """Return the length beta that the noise exceeds with probability at most gamma/4."""
         d, x = self.dimension, math.log(4.0) - math.log(failure_probability)
         return self.stddev * math.sqrt(d + 2.0 * math.sqrt(d * x) + 2.0 * x)
 
     @property
     def mean_length(self) -> float:
-        """The number sigma sqrt(d), which is at least the expected length."""
+        """The number sigma sqrt(d), an upper bound on the expected length of the noise."""
         return self.stddev * math.sqrt(self.dimension)
 
     def cost(self, length: float) -> float:
-        """Return G beta + L beta^(1 + alpha), in loss units.
+        """Return G beta + L beta^(1 + alpha), a bound on the effect of noise of length beta on the loss, in loss units.
 
         >>> round(OutputNoise(0.1, 50, 3.0, 0.5, 1.5).cost(1.354150687), 8)
         6.42614877
@@ -76,7 +78,7 @@ class OutputNoise:
 
 @dataclass(frozen=True, slots=True)
 class OutputRun:
-    """The numbers on which the utility depends.
+    """The numbers that determine the utility of a run.
 
     Attributes:
         problem: The constants.
@@ -84,7 +86,7 @@ class OutputRun:
         iterations: The number T of steps.
         step_size: The step size eta.
         radius: The radius of all points.
-        own_step_size: Whether the caller has chosen eta.
+        own_step_size: Whether the caller chose eta.
         rate: The rate of the theorem; None if a number that it needs is missing.
     """
 
@@ -121,7 +123,7 @@ def _bounds(run: OutputRun, noise: OutputNoise, distance: float) -> list[Provena
             _EXPECTED,
             f"{PAPER}, proofs of Theorems 10 and 12 (derived)",
             ProvenanceKind.DERIVED,
-            (*HOLDS, "of the empirical risk, in expectation over indices and noise"),
+            (*HOLDS, "the bound is on the empirical risk, in expectation over indices and noise"),
             vacuous=is_vacuous(problem, expected),
             units=LOSS,
         )
@@ -144,7 +146,7 @@ def _bounds(run: OutputRun, noise: OutputNoise, distance: float) -> list[Provena
             _LIKELY,
             f"{PAPER}, proofs of Theorems 10 and 12 (derived)",
             ProvenanceKind.DERIVED,
-            (*HOLDS, "of the empirical risk, with probability 1 - gamma", "gamma > 18 exp(-T d / 8)"),
+            (*HOLDS, "the bound is on the empirical risk, with probability 1 - gamma", "gamma > 18 exp(-T d / 8)"),
             vacuous=None if value is None else is_vacuous(problem, value),
             units=LOSS,
         )
@@ -153,9 +155,11 @@ def _bounds(run: OutputRun, noise: OutputNoise, distance: float) -> list[Provena
 
 
 def _largest_loss_at(distance: float, run: OutputRun, loss_at_zero: float) -> float:
-    """Return A_* by the Hoelder constants, or by G if w* is in the ball in which G holds and that is less."""
+    """Return the bound A_* on every loss at w*. It uses the Hoelder constants, or G if w* is in the ball in which G
+    holds, whichever gives the smaller bound.
+    """
     problem, noise = run.problem, run.noise
-    assert noise is not None, "asked where there are bounds"
+    assert noise is not None, "called only if there are bounds"
     growth = math.inf if problem.radius is None else noise.gradient_norm * distance
     if problem.gradient_at_zero is not None:
         power = noise.constant * math.pow(distance, 1.0 + noise.exponent)
@@ -166,13 +170,16 @@ def _largest_loss_at(distance: float, run: OutputRun, loss_at_zero: float) -> fl
 def _rate(run: OutputRun, rate: OutputRate) -> Provenance:
     problem, holds = run.problem, [*HOLDS, f"constant c = {run.problem.order_constant:g} (order_constant)"]
     value = None if problem.distance is None else rate.excess_risk(problem.distance, problem.order_constant)
-    holds += ["|w*| >= 1 in the paper's units", f"T of order {rate.iterations:.4g}; it is {run.iterations:g}"]
+    holds += [
+        "|w*| >= 1 in the paper's units",
+        (f"T is of order {rate.iterations:.4g}; in this plan T is {run.iterations:g}"),
+    ]
     if not rate.holds:
         value = None
-        holds.append("gamma > 4 max(exp(-d / 8), delta), which fails")
+        holds.append("gamma > 4 max(exp(-d / 8), delta); this does not hold here")
     if run.own_step_size:
         value = None
-        holds.append("the theorem's own step size, and the request has another")
+        holds.append("the step size is the theorem's; this does not hold here, because the request gives another")
     return Provenance(
         "excess_risk_rate",
         value,

@@ -1,5 +1,5 @@
-r"""The distance by which the average of subgradient steps moves if a record is replaced: Theorem 7, and the bound used
-instead.
+r"""This module bounds how far the average of subgradient steps moves if a record is replaced, by Theorem 7 and by the
+bound that is used instead.
 
 **Setting.** $w_1 = 0$, $w_{t+1} = \Pi_W(w_t - \eta\,\partial\ell(w_t; z_{i_t}))$, $i_t$ uniform, $\bar w = \frac1T \sum
 w_t$; $W = \mathbb{R}^d$ or the ball of radius $R$. Take the same indices for both data sets.
@@ -8,7 +8,7 @@ w_t$; $W = \mathbb{R}^d$ or the ball of radius $R$. Take the same indices for bo
 $\|w' - v'\|^2 \le \|w - v\|^2 + a^2$ with $a^2 = \frac{1-\alpha}{1+\alpha}(2^{-\alpha} L \eta)^{2/(1-\alpha)}$, 0 for
 $\alpha = 1$ and $\eta \le 2/L$. **One step with the differing record** adds $\eta$ times the distance of two gradients
 at one point of $W$: at most $s G \eta$, $s = 2$ if a record is replaced, $s = 1$ if it becomes null. By induction,
-since $\sqrt{(\sqrt{N} a + h)^2 + a^2} \le \sqrt{N + 1}\,a + h$, after $k$ draws of it among $T$ steps
+since $\sqrt{(\sqrt{N} a + h)^2 + a^2} \le \sqrt{N + 1}\,a + h$, after $k$ of $T$ steps have drawn the differing record,
 
 $$\|\bar w - \bar v\| \le \Delta_k = \min\big(\sqrt{T}\,a + s\,G\,\eta\,k,\; 2R\big),\qquad \Delta_0 = 0 .$$
 
@@ -24,7 +24,8 @@ from dataclasses import dataclass
 
 
 def expansion(exponent: float, constant: float, step_size: float) -> float:
-    """Return a^2, the largest amount that one step adds to the squared distance of two points, in squared parameters.
+    """Return a^2, the largest amount that one step adds to the squared distance of two points, in squared parameter
+    units.
 
     >>> round(expansion(0.5, 1.5, 0.1 / 1.5) * 1e6, 9), expansion(1.0, 2.0, 0.1)
     (8.333333333, 0.0)
@@ -42,10 +43,11 @@ def _power(exponent: float, base: float) -> float:
 def iterate_radius(
     exponent: float, constant: float, gradient_norm: float, loss_at_zero: float, step_size: float, iterations: int
 ) -> float:
-    """Return a distance from 0 that no point of T steps on all of R^d exceeds, in parameters; this needs L eta < 1.
+    """Return a bound on the distance from 0 of all points of T steps on all of R^d, in parameter units. It needs L eta
+    < 1.
 
     Args:
-        gradient_norm: A bound on every gradient on R^d if the exponent is 0; not used otherwise.
+        gradient_norm: A bound on every gradient on R^d. It is used only if the exponent is 0.
     """
     first = (gradient_norm * step_size) ** 2 if exponent == 0.0 else _power(exponent, constant * step_size)
     return math.sqrt(iterations * (first + 2.0 * step_size * loss_at_zero))
@@ -53,7 +55,7 @@ def iterate_radius(
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """Bounds on the distance of two averages.
+    """Bounds on the distance between the averages of points under two neighbours.
 
     Attributes:
         exponent: The exponent alpha.
@@ -77,23 +79,24 @@ class Stability:
 
     @property
     def drift(self) -> float:
-        """The distance c_0 = sqrt(T) a, in parameters, that steps without the differing record may add in all."""
+        """The distance c_0 = sqrt(T) a that all steps without the differing record may add, in parameter units."""
         return math.sqrt(self.iterations * expansion(self.exponent, self.constant, self.step_size))
 
     @property
     def draw(self) -> float:
-        """The distance G eta, in parameters."""
+        """The distance G eta, in parameter units."""
         return self.gradient_norm * self.step_size
 
     def displacement(self, draws: int, sensitivity: float = 2.0) -> float:
-        """Return Delta_k, in parameters."""
+        """Return the bound Delta_k on the distance of the averages, in parameter units."""
         if draws == 0:
             return 0.0
         return min(self.drift + sensitivity * self.draw * draws, 2.0 * self.radius)
 
     def printed(self, dataset_size: int, failure_probability: float) -> float:
-        """Return Theorem 7's Delta without the cap, which holds for all pairs of neighbours with probability 1 -
-        gamma."""
+        """Return the Delta of Theorem 7 without the cap. It holds for all pairs of neighbours with probability 1 -
+        gamma.
+        """
         mean = self.iterations / dataset_size
         log = math.log(dataset_size) - math.log(failure_probability)
         chernoff = 3.0 * log / mean

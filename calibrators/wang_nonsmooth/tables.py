@@ -1,4 +1,4 @@
-"""Table 1 of Wang, Lei, Ying & Zhang 2022: convex population risk."""
+"""This module contains Table 1 of Wang, Lei, Ying & Zhang 2022 on convex population risk."""
 
 from __future__ import annotations
 
@@ -123,8 +123,10 @@ POPULATION = Table(
             _OPTIMAL,
             Expression(r"n^{(2-\alpha)/(1+\alpha)} + n", _bounded_steps),
             algorithm="dp_sgd_gradient",
-            remark="With so few steps the noise that privacy needs is larger than the theorem assumes: the rate is not "
-            "attained for alpha of 1/2 and above.",
+            remark=(
+                "With so few steps, privacy needs more noise than the theorem assumes. The rate is not attained "
+                "for alpha >= 1/2."
+            ),
         ),
     ),
 )

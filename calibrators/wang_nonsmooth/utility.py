@@ -1,4 +1,6 @@
-"""Step size, optimisation error and rate of one run of noisy-gradient SGD, each with its provenance."""
+"""This module computes the step size, the optimisation error and the rate of one run of noisy-gradient SGD, each with
+its provenance.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,25 @@ from calibrators.wang_nonsmooth.feasible_noise import Theorem11
 from calibrators.wang_nonsmooth.holder import HolderProblem
 from calibrators.wang_nonsmooth.optimisation_error import OptimisationError, Rate, paper_iterations
 
-#: The share of epsilon in Theorem 11 below which the noise that Theorem 12 assumes is far from the noise that is
-#: needed.
+#: If the share beta of epsilon in Theorem 11 is below this number, the noise that Theorem 12 assumes is much smaller
+#: than the noise that is needed.
 _ATTAINED_BETA = 0.1
 
 HOLDS = (
     "losses are convex, never negative, and alpha-Hoelder with constant L on all of R^d",
-    "no gradient is clipped, but for the trainer's margin",
+    "no gradient is clipped, except by the trainer's margin",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The numbers on which the utility of a run depends.
+    """The numbers that determine the utility of a run.
 
     Attributes:
         spec: The spec with its sizes filled in.
         problem: The constants.
         phase: The steps, with their noise.
-        achieved: The certified upper end of the cost, in the target's own number.
+        achieved: The certified upper bound on the cost, in the number that the target limits.
     """
 
     spec: Spec
@@ -44,7 +46,7 @@ class Run:
 
     @property
     def is_clipped(self) -> bool:
-        """Return whether the gradient bound may shorten gradients."""
+        """Return whether clipping at the gradient bound may shorten gradients."""
         bound, longest = self.phase.gradient_bound, self.problem.gradient_norm
         return isinstance(bound, Clip) and longest is not None and bound.max_grad_norm < longest * (1.0 - 1e-12)
 
@@ -71,7 +73,7 @@ class Run:
 
     @property
     def beta(self) -> float | None:
-        """The split of least noise in Theorem 11; None if none is feasible."""
+        """The beta of the feasible split with the least noise in Theorem 11; None if no split is feasible."""
         pair = self._epsilon_delta()
         if pair is None:
             return None
@@ -94,7 +96,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """The parts of a calibration besides its noise.
+    """The parts of a calibration other than its noise.
 
     Attributes:
         step_size: The step size of the plan; None if the plan cannot run.
@@ -110,7 +112,7 @@ def utility_of(run: Run) -> Utility:
     """Return step sizes and bounds, as far as the given constants allow.
 
     Raises:
-        InvalidValue: If the step size of Theorem 12 is the plan's, and not below min(1, 1/L).
+        InvalidValue: If the plan uses the step size of Theorem 12 and it is not below min(1, 1/L).
     """
     steps, size = run.phase.steps, run.phase.divisor
     utility = [
@@ -121,19 +123,20 @@ def utility_of(run: Run) -> Utility:
     warnings: list[str] = []
     if run.problem.radius is None and not run.problem.is_lipschitz:
         warnings.append(
-            "Without a radius the plan is for its noise alone: on all of R^d the algorithm is defined for "
-            "holder_exponent 0 only, so the plan has no step size and cannot be run."
+            "Without a radius, this plan only states the noise and cannot be run: on all of R^d the algorithm "
+            "is defined only for holder_exponent 0, so there is no step size."
         )
         return Utility(None, (), tuple(utility), tuple(warnings))
     if run.is_clipped:
         warnings.append(
-            f"The gradient bound is below G = {run.problem.gradient_norm:g}: longer gradients are clipped, which the "
-            "theorem does not cover. The privacy holds; the utility bounds are left out."
+            f"The gradient bound is below G = {run.problem.gradient_norm:g}, so gradients may be clipped, and "
+            "the theorem does not cover this. The privacy guarantee holds, but the utility bounds are left "
+            "out."
         )
     hyperparameters = step_sizes(run)
     step_size = run.spec.step_size
     if step_size is None and hyperparameters:
-        assert isinstance(hyperparameters[0].value, float), "one step size for all steps"
+        assert isinstance(hyperparameters[0].value, float), "the recommended step size is one number for all steps"
         step_size = hyperparameters[0].value
     if step_size is not None:
         utility += _optimisation(run, step_size)
@@ -145,7 +148,9 @@ def utility_of(run: Run) -> Utility:
 
 
 def step_sizes(run: Run) -> list[Provenance]:
-    """Return the recommended step sizes. The first is Theorem 12's if there is one, else the one of least bound."""
+    """Return the recommended step sizes. The first is the step size of Theorem 12 if there is one, otherwise the step
+    size with the smallest bound.
+    """
     found = []
     if (rate := run.rate) is not None and (own := _paper_step_size(run, rate)) is not None:
         found.append(own)
@@ -156,7 +161,7 @@ def step_sizes(run: Run) -> list[Provenance]:
                 "step_size_of_least_bound" if found else "step_size",
                 min(error.balanced_step_size, limit * (1.0 - 1e-9)),
                 optimisation_error.BALANCED_FORMULA,
-                f"{optimisation_error.EXPECTED_SOURCE}: the step size at which that bound is least",
+                f"{optimisation_error.EXPECTED_SOURCE}: the step size with the smallest bound",
                 ProvenanceKind.DERIVED,
                 HOLDS,
                 units=STEP,
@@ -172,8 +177,8 @@ def _paper_step_size(run: Run, rate: Rate) -> Provenance | None:
         if run.spec.step_size is not None:
             return None
         raise InvalidValue(
-            f"the step size of Theorem 12, 1/(T A) = {value:.4g}, must be below min(1, 1/L) = {limit:.4g}: raise "
-            "iterations, or give a step_size of your own",
+            f"the step size of Theorem 12, 1/(T A) = {value:.4g}, must be below min(1, 1/L) = {limit:.4g}: "
+            "raise iterations, or give step_size",
             code="step_size_too_large",
             pointer=("iterations",) if run.spec.iterations is not None else ("assumptions", "holder_constant"),
         )
@@ -183,7 +188,7 @@ def _paper_step_size(run: Run, rate: Rate) -> Provenance | None:
         optimisation_error.STEP_SIZE_FORMULA,
         optimisation_error.STEP_SIZE_SOURCE,
         ProvenanceKind.ORDER,
-        (*HOLDS, f"constant c = {run.problem.order_constant:g} (order_constant)", "step size below min(1, 1/L)"),
+        (*HOLDS, f"constant c = {run.problem.order_constant:g} (order_constant)", "the step size is below min(1, 1/L)"),
         units=STEP,
     )
 
@@ -200,7 +205,7 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
             optimisation_error.EXPECTED_FORMULA,
             optimisation_error.EXPECTED_SOURCE,
             ProvenanceKind.DERIVED,
-            (*HOLDS, "bounds the empirical optimisation error, in expectation over batches and noise"),
+            (*HOLDS, "the bound is on the empirical optimisation error, in expectation over batches and noise"),
             vacuous=is_vacuous(problem, expected),
             units=LOSS,
         )
@@ -210,9 +215,9 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
     sampling = run.phase.event.sampling
     bound = None
     if isinstance(sampling, Poisson):
-        why = "needs batches of a fixed size, and a Poisson batch has a random one"
+        why = "all batches have a fixed size; this does not hold for Poisson batches"
     else:
-        why = "bounds the empirical optimisation error R_S(w) - R_S(w*), with probability 1 - gamma/3"
+        why = "the bound is on the empirical optimisation error R_S(w) - R_S(w*), with probability 1 - gamma/3"
         bound = error.with_probability(
             step_size,
             problem.failure_probability,
@@ -238,28 +243,29 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
 
 
 def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
-    """Return the rate of Theorem 12 with its label, and a warning if it is not attained."""
+    """Return the rate of Theorem 12, and a warning if the rate is not attained."""
     problem, beta, steps = run.problem, run.beta, run.phase.steps
     constant = problem.order_constant
     value = None if problem.distance is None else rate.excess_risk(problem.distance, constant)
     assumptions = [*HOLDS, f"constant c = {constant:g} (order_constant)", "|w*| >= 1 in the paper's units"]
     if problem.exponent is not None:
         assumptions.append(
-            f"T of order {paper_iterations(run.spec.dataset_size, problem.exponent):.4g}; it is {steps:g}"
+            f"T is of order {paper_iterations(run.spec.dataset_size, problem.exponent):.4g}; in this plan T is "
+            f"{steps:g}"
         )
     if 18.0 * math.exp(-min(steps * rate.dimension / 8.0, 700.0)) >= rate.failure_probability:
         value = None
-        assumptions.append("gamma > 18 exp(-T d / 8), which fails")
+        assumptions.append("gamma > 18 exp(-T d / 8); this does not hold here")
     if run.spec.step_size is not None:
         value = None
-        assumptions.append("the theorem's own step size, and the request has another")
+        assumptions.append("the step size is the theorem's; this does not hold here, because the request gives another")
     warning = ""
     if beta is None or beta < _ATTAINED_BETA:
         best = "no beta meets the conditions of Theorem 11" if beta is None else f"the best feasible beta is {beta:.4g}"
         assumptions.append(f"not attained: {best}")
         warning = (
-            f"excess_risk_rate is not attained: {best}, so the noise that Theorem 12 assumes is smaller than privacy "
-            "needs. excess_risk_bound is of the noise that is used."
+            f"excess_risk_rate is not attained: {best}, so Theorem 12 assumes less noise than privacy needs. "
+            "excess_risk_bound is for the plan's noise."
         )
     return (
         Provenance(
@@ -277,14 +283,14 @@ def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
 
 
 def step_size_limit(problem: HolderProblem) -> float:
-    """Return min(1, 1/L) as printed, where the 1 stands for the step size 1/c."""
+    """Return the limit min(1, 1/L) on the step size as printed, where the 1 stands for 1/c."""
     inverse = math.inf if not problem.constant else 1.0 / problem.constant
     return min(1.0 / problem.order_constant, inverse)
 
 
 def _largest_loss_at_minimiser(problem: HolderProblem, error: OptimisationError) -> float:
-    """Return A_* by the Hoelder constants or by G, whichever is less."""
-    assert problem.loss_at_zero is not None, "asked only where the loss at 0 is known"
+    """Return the bound A_* on every loss at w*, by the Hoelder constants or by G, whichever is smaller."""
+    assert problem.loss_at_zero is not None, "called only if the loss at 0 is known"
     growth = error.gradient_norm * error.distance
     if problem.gradient_at_zero is not None and problem.constant is not None and problem.exponent is not None:
         holder = problem.constant * math.pow(error.distance, 1.0 + problem.exponent)
@@ -293,7 +299,9 @@ def _largest_loss_at_minimiser(problem: HolderProblem, error: OptimisationError)
 
 
 def is_vacuous(problem: HolderProblem, bound: float) -> bool | None:
-    """Return whether w = 0 has a bound that is as small: its excess is at most M |w*| by convexity, and at most M_0."""
+    """Return whether the bound is vacuous: the point w = 0 already has an excess of at most M |w*|, by convexity, and
+    of at most M_0.
+    """
     trivial = [] if problem.loss_at_zero is None else [problem.loss_at_zero]
     if problem.gradient_at_zero is not None and problem.distance is not None:
         trivial.append(problem.gradient_at_zero * problem.distance)

@@ -1,4 +1,4 @@
-"""DP-Adam: clip every record's gradient, add noise, take Adam's step (Yang et al. 2022, Appendix D)."""
+"""DP-Adam clips every record's gradient, adds noise and takes Adam's step (Yang et al. 2022, Appendix D)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from calibrators.yang_nsgd.nonconvex import PAPER, RELATIONS, SAMPLINGS, VERDICT
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, and the step size is the caller's.
+    """Calibrate the spec: the engine computes the noise, and the step size is the caller's.
 
     Raises:
         As `calibrate_adam` does.
@@ -21,7 +21,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 ALGORITHM = Algorithm(
     name="dp_adam",
-    summary="Clip each record's gradient to l2 norm c, sum, add Gaussian noise, and feed the mean to Adam.",
+    summary="Clip each record's gradient to l2 norm c, sum, add Gaussian noise, and apply Adam to the mean.",
     source=f"{PAPER}, Appendix D with equation (2)",
     update=(
         r"\tilde g = \frac{1}{B}\left(\sum_i \min(1, c/\|g_i\|)\, g_i + c\,\sigma Z\right),\quad "

@@ -1,6 +1,6 @@
-"""DP-NAdam: normalise every record's gradient, add noise, take Adam's step (Yang et al. 2022, Appendix D).
+"""DP-NAdam normalises every record's gradient, adds noise and takes Adam's step (Yang et al. 2022, Appendix D).
 
-The N is for normalised, not for Nesterov.
+The N stands for normalised, not for Nesterov.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from calibrators.yang_nsgd.nonconvex import PAPER, RELATIONS, SAMPLINGS, VERDICT
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, and the step size is the caller's.
+    """Calibrate the spec: the engine computes the noise, and the step size is the caller's.
 
     Raises:
         As `calibrate_adam` does.
@@ -24,7 +24,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 ALGORITHM = Algorithm(
     name="dp_nadam",
-    summary="Divide each record's gradient g by (r + |g|), sum, add Gaussian noise, and feed the mean to Adam.",
+    summary="Divide each record's gradient g by (r + |g|), sum, add Gaussian noise, and apply Adam to the mean.",
     source=f"{PAPER}, Appendix D with equation (3)",
     update=(
         r"\tilde g = \frac{1}{B}\left(\sum_i \frac{g_i}{r + \|g_i\|} + \sigma Z\right),\quad "
@@ -39,7 +39,7 @@ ALGORITHM = Algorithm(
     guarantee="(epsilon, delta)-differential privacy of all iterates together, hence of the released point.",
     gradient_complexity="T B",
     verdict=VERDICT,
-    errata=(*ERRATA, "The noise on the sum is sigma whatever r is: scaling it by r voids the guarantee."),
+    errata=(*ERRATA, "The noise on the sum is sigma for every r. Scaling the noise by r would void the guarantee."),
     calibrate=calibrate,
     scope=NO_THEOREM,
     example=Example(

@@ -1,4 +1,6 @@
-"""DP-NSGD: normalise every record's gradient, add noise, step (Yang et al. 2022, Algorithm 1, Theorem 3.2)."""
+"""DP-NSGD normalises every record's gradient, adds noise and takes a step (Yang et al. 2022, Algorithm 1, Theorem
+3.2).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_th
 
 
 def normalized_theorem(problem: Problem, regularizer: float) -> GradientNormTheorem:
-    """Return the derived form of Theorem 3.2, with theta = r + t_0 and a floor that falls as the regularizer grows.
+    """Return the derived form of Theorem 3.2. It has theta = r + t_0 and a floor that falls as the regularizer r grows.
 
     The floor is 0 if tau_0 is 0.
 
@@ -45,7 +47,7 @@ def normalized_theorem(problem: Problem, regularizer: float) -> GradientNormTheo
     0.7842684413
     """
     if regularizer == 0.0:
-        raise InvalidValue("the theorem needs a regularizer above 0", pointer=("gradient_bound", "regularizer"))
+        raise InvalidValue("regularizer must be above 0 for the theorem", pointer=("gradient_bound", "regularizer"))
     theta = regularizer + problem.t0
     return GradientNormTheorem(
         problem,
@@ -63,13 +65,14 @@ def normalized_theorem(problem: Problem, regularizer: float) -> GradientNormTheo
 
 
 def regularizer_of_deviation(constants: Mapping[str, float]) -> Normalize | None:
-    """Return the regularizer t_0. The theorem leaves it open; at t_0 its floor begins to fall."""
+    """Return the default regularizer, t_0. The theorem leaves the regularizer open; from t_0 on, its floor falls."""
     t0 = deviation_of(constants)
     return None if not t0 else Normalize(t0)
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, step size and gradient bound from the derived Theorem 3.2.
+    """Calibrate the spec: the engine computes the noise. The derived form of Theorem 3.2 gives the step size and the
+    bound on the gradient norm.
 
     Raises:
         InvalidValue: If a number is outside its range, or the gradient bound is not `normalize`.
@@ -78,13 +81,18 @@ def calibrate(spec: Spec) -> Calibration:
     """
     bound = spec.gradient_bound
     if not isinstance(bound, Normalize):
-        raise InvalidValue("dp_nsgd normalises: gradient_bound.kind must be normalize", pointer=("gradient_bound",))
+        raise InvalidValue(
+            "gradient_bound.kind must be normalize, because dp_nsgd normalises gradients", pointer=("gradient_bound",)
+        )
     return calibrate_with_theorem(ALGORITHM, spec, lambda problem: normalized_theorem(problem, bound.regularizer))
 
 
 ALGORITHM = Algorithm(
     name="dp_nsgd",
-    summary="Divide each record's gradient g by (r + |g|), sum, add Gaussian noise, step. Needs no clip threshold.",
+    summary=(
+        "Divide each record's gradient g by (r + |g|), sum, add Gaussian noise and take a step. There is no clip "
+        "threshold."
+    ),
     source=f"{PAPER}, Algorithm 1, equation (3), Theorem 3.2",
     update=r"x \leftarrow x - \frac{\eta}{B}\left(\sum_i \frac{g_i}{r + \|g_i\|} + \sigma Z\right)",
     samplings=SAMPLINGS,
@@ -99,7 +107,7 @@ ALGORITHM = Algorithm(
     verdict=VERDICT,
     errata=(
         *ERRATA,
-        "The noise on the sum is sigma whatever r is: scaling it by r, as one public fork does, voids the guarantee.",
+        ("The noise on the sum is sigma for every r. Scaling it by r, as one public fork does, voids the guarantee."),
     ),
     calibrate=calibrate,
     scope=Scope(Shape.NONCONVEX, Measure.STATIONARITY),

@@ -1,4 +1,4 @@
-"""DP-SGD: clip every record's gradient, add noise, step (Yang et al. 2022, equation (2), Theorem 3.4)."""
+"""DP-SGD clips every record's gradient, adds noise and takes a step (Yang et al. 2022, equation (2), Theorem 3.4)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_th
 
 
 def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheorem:
-    """Return the derived form of Theorem 3.4, in which theta and kappa are G_c, and there is no floor.
+    """Return the derived form of Theorem 3.4. In it, theta = kappa = G_c, and there is no floor.
 
     Up to the gradient norm G_c = (c - tau_0) / (1 + tau_1) no record is clipped.
 
     Args:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
         max_grad_norm: The clip threshold c >= 2 t_0, in gradient units.
 
     Raises:
@@ -46,9 +46,9 @@ def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheor
     smallest = 2.0 * problem.t0
     if max_grad_norm < smallest:
         raise InvalidValue(
-            f"the theorem needs max_grad_norm >= 2 tau_0 / (1 - tau_1) = {smallest:g}, got {max_grad_norm:g}: "
-            "raise it, leave the assumptions out to calibrate the noise alone, or take the preset practical, which "
-            "needs no theorem",
+            f"max_grad_norm must be at least 2 tau_0 / (1 - tau_1) = {smallest:g} for the theorem, got "
+            f"{max_grad_norm:g}: raise it, leave the assumptions out to calibrate only the noise, or take the "
+            "preset practical, which needs no theorem",
             code="clip_below_theorem",
             pointer=("gradient_bound", "max_grad_norm"),
         )
@@ -75,7 +75,8 @@ def smallest_clip(constants: Mapping[str, float]) -> Clip | None:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, step size and gradient bound from the derived Theorem 3.4.
+    """Calibrate the spec: the engine computes the noise. The derived form of Theorem 3.4 gives the step size and the
+    bound on the gradient norm.
 
     Raises:
         InvalidValue: If a number is outside its range, the gradient bound is not `clip`, or c < 2 t_0.
@@ -84,13 +85,15 @@ def calibrate(spec: Spec) -> Calibration:
     """
     bound = spec.gradient_bound
     if not isinstance(bound, Clip):
-        raise InvalidValue("dp_sgd clips: gradient_bound.kind must be clip", pointer=("gradient_bound",))
+        raise InvalidValue(
+            "gradient_bound.kind must be clip, because dp_sgd clips gradients", pointer=("gradient_bound",)
+        )
     return calibrate_with_theorem(ALGORITHM, spec, lambda problem: clipped_theorem(problem, bound.max_grad_norm))
 
 
 ALGORITHM = Algorithm(
     name="dp_sgd",
-    summary="Clip each record's gradient to l2 norm c, sum, add Gaussian noise of c times the multiplier, step.",
+    summary="Clip each record's gradient to l2 norm c, sum, add Gaussian noise, and take a step.",
     source=f"{PAPER}, equation (2), Theorem 3.4",
     update=r"x \leftarrow x - \frac{\eta}{B}\left(\sum_i \min(1, c/\|g_i\|)\, g_i + c\,\sigma Z\right)",
     samplings=SAMPLINGS,

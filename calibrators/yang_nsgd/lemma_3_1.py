@@ -1,4 +1,6 @@
-"""Lemma 3.1, the paper's own calibration, with the constants that it leaves open made explicit."""
+"""This module contains Lemma 3.1, the paper's own calibration, with explicit values for the constants that it leaves
+open.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ SETTING = "batches without replacement, replace_one"
 def printed_noise_multiplier(
     epsilon: float, delta: float, sampling_fraction: float, iterations: int, sensitivity: float = 1.0
 ) -> float:
-    """Return sigma of Lemma 3.1, on the sum, over the contribution bound.
+    """Return the sigma of Lemma 3.1: the noise on the sum, divided by the contribution bound.
 
-    Source: Yang et al. 2022, Lemma 3.1 with Proposition E.3; the constant follows from 13 q^2 rho alpha.
+    Source: Yang et al. 2022, Lemma 3.1 with Proposition E.3. The constant follows from the term 13 q^2 rho alpha.
 
     >>> round(printed_noise_multiplier(8.0, 1e-5, 0.02, 5000), 9)
     3.520105986
@@ -45,14 +47,14 @@ def failed_conditions(epsilon: float, delta: float, sampling_fraction: float, it
         (rho <= 1.3 * square, f"sigma >= sqrt(5) (rho' = {rho:.4g} is above 1.3 q^2 T = {1.3 * square:.4g})"),
         (
             rho + math.sqrt(log_delta * rho) <= 3.25 * square * math.log(1.0 / sampling_fraction),
-            "alpha <= omega (the Renyi order that is needed is beyond the range of the amplification theorem)",
+            "alpha <= omega (the required Renyi order is outside the range of the amplification theorem)",
         ),
     )
     return tuple(words for holds, words in conditions if not holds)
 
 
 def lemma_3_1(spec: Spec, phase: Phase) -> AsPublished | None:
-    """Return the lemma at this spec with a verdict; None for targets that the lemma does not treat."""
+    """Return the noise of the lemma at this spec, with a verdict; None for targets that the lemma does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or target.delta == 0.0:
         return None
@@ -69,5 +71,5 @@ def lemma_3_1(spec: Spec, phase: Phase) -> AsPublished | None:
 
 def _rho(epsilon: float, delta: float) -> float:
     log_delta = math.log(1.0 / delta)
-    # The difference of the roots, without cancellation.
+    # This computes the squared difference of the roots without cancellation.
     return (epsilon / (math.sqrt(log_delta + epsilon) + math.sqrt(log_delta))) ** 2

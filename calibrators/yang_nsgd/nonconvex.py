@@ -1,4 +1,6 @@
-"""The setting that both algorithms share: generalised smoothness and bounded deviation (Yang et al., section 2)."""
+"""This module contains the assumptions that both algorithms share: generalised smoothness and bounded deviation (Yang
+et al., section 2).
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ from calibrators.spec import Spec
 
 PAPER = "Yang, Zhang, Chen & Liu 2022"
 
-#: Every step draws its batch anew and keeps it whole, as the theorems need: given the past, the expected mean gradient
-#: is that of the objective. The paper has batches of a fixed size under replace_one. The usual sampling comes first, as
-#: in `/v1/account`.
+#: The sampling schemes that draw each batch anew and keep it whole. The theorems need this: given the past, the
+#: expected mean gradient must be the gradient of the objective. The paper has batches of a fixed size under
+#: replace_one. The usual sampling comes first, as in `/v1/account`.
 DRAWN_ANEW = (Poisson, WithoutReplacement, FullBatch)
 SAMPLINGS = (*DRAWN_ANEW, TruncatedPoisson, RandomAllocation, Blocks, DisjointBatches, ShuffledEpochs)
 RELATIONS = (
@@ -36,7 +38,7 @@ RELATIONS = (
 )
 
 ASSUMPTIONS = (
-    Assumption("initial_gap", "D_0", LOSS, "upper bound of f(x_0) - inf f", open_lower=True),
+    Assumption("initial_gap", "D_0", LOSS, "upper bound on f(x_0) - inf f", open_lower=True),
     Assumption(
         "generalized_smoothness_l0",
         "L_0",
@@ -47,7 +49,7 @@ ASSUMPTIONS = (
         "generalized_smoothness_l1",
         "L_1",
         Units(parameter=-1),
-        "see L_0; 0 is ordinary smoothness",
+        "the constant L_1 in the inequality of L_0; 0 for ordinary smoothness",
         required=False,
         default=0.0,
     ),
@@ -64,25 +66,30 @@ ASSUMPTIONS = (
 )
 
 ERRATA = (
-    "The paper's Definition 2.1 is replace-one, but its accountant starts from sensitivity 1 times the bound. Under "
-    "replace-one two sums lie 2 apart: here the sensitivity is 2 there, and 1 under add_or_remove_one.",
-    "The paper is ambiguous about noise on the sum or on the mean. Here the noise multiplier is on the sum.",
-    "The paper accounts batches drawn without replacement, its experiments use a Poisson accountant. Here the sampling "
-    "that was asked for is both accounted and drawn.",
-    "Lemma 3.1 leaves its constants open and needs q <= 0.1 and a noise multiplier of at least sqrt(5), which the "
-    "paper's own experiments do not have. Here the noise comes from the engine; the lemma with explicit constants is "
-    "the literal calibration.",
+    "Definition 2.1 is replace-one, but the paper's accountant uses the sensitivity 1 (in units of the bound). "
+    "Under replace-one, two sums can differ by 2. Here the sensitivity is 2 under replace_one, and 1 under "
+    "add_or_remove_one.",
+    "The paper does not make clear whether the noise is on the sum or on the mean. Here it is on the sum.",
+    (
+        "The paper accounts for batches drawn without replacement, but its experiments use a Poisson accountant. "
+        "Here the requested sampling is both accounted and used."
+    ),
+    (
+        "Lemma 3.1 leaves its constants open. It needs q <= 0.1 and a noise multiplier of at least sqrt(5), but "
+        "the paper's experiments use less noise. Here the engine computes the noise; as_published has the lemma "
+        "with explicit constants."
+    ),
 )
 VERDICT = (
-    "Lemma 3.1, with its constants made explicit for the sensitivity 1 that the paper uses, is loose wherever its "
-    "conditions hold in our tests, although it starts from half the sensitivity of its own definition; computed anew "
-    "for every request."
+    "Loose: in our tests, Lemma 3.1 with explicit constants is loose wherever its conditions hold, although "
+    "its sensitivity 1 is half the sensitivity of its own definition. The verdict is computed for each "
+    "request."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Constants of the objective: D_0, L_0, L_1, tau_0, tau_1 and the number d of parameters."""
+    """The constants of the objective: D_0, L_0, L_1, tau_0, tau_1 and the number d of parameters."""
 
     initial_gap: float
     l0: float
@@ -93,13 +100,14 @@ class Problem:
 
     @property
     def t0(self) -> float:
-        """The number tau_0 / (1 - tau_1). Below this gradient norm, a record's deviation may exceed the gradient
-        itself."""
+        """The number t_0 = tau_0 / (1 - tau_1). Below this gradient norm, a record's deviation may exceed the gradient
+        itself.
+        """
         return self.tau0 / (1.0 - self.tau1)
 
     @property
     def trivial_gradient_norm(self) -> float:
-        """Return the bound that holds at the start without any step: the root of G^2 = 2 (L_0 + L_1 G) D_0.
+        """Return the bound on the gradient norm at the start, before any step: the root G of G^2 = 2 (L_0 + L_1 G) D_0.
 
         This follows from Lemma A.1 with u = -grad f / (L_0 + L_1 G): D_0 >= G^2 / (2 (L_0 + L_1 G)).
         """
@@ -108,14 +116,14 @@ class Problem:
 
 
 def deviation_of(constants: Mapping[str, float]) -> float | None:
-    """Return t_0 = tau_0 / (1 - tau_1) of constants by name; None if tau_0 is not among them."""
+    """Return t_0 = tau_0 / (1 - tau_1) from constants by name; None if tau_0 is not given."""
     if "deviation_tau0" not in constants:
         return None
     return constants["deviation_tau0"] / (1.0 - constants.get("deviation_tau1", 0.0))
 
 
 def read_problem(spec: Spec) -> tuple[Problem | None, tuple[str, ...]]:
-    """Return the constants, or None and the names of those that are missing.
+    """Return the constants. If some are missing, return None and their names.
 
     Raises:
         InvalidValue: If a constant is unknown or outside its range, or L_0 = L_1 = 0.
@@ -139,7 +147,7 @@ def read_problem(spec: Spec) -> tuple[Problem | None, tuple[str, ...]]:
     return problem, ()
 
 
-#: The constants that these algorithms' examples assume.
+#: The constants in the examples of these algorithms.
 EXAMPLE_CONSTANTS = {
     "initial_gap": 2.0,
     "generalized_smoothness_l0": 1.0,

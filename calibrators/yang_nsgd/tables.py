@@ -1,4 +1,4 @@
-"""Table 1 of Yang, Zhang, Chen & Liu 2022: stationary points of non-convex empirical risk."""
+"""This module contains Table 1 of Yang, Zhang, Chen & Liu 2022 on stationary points of non-convex empirical risk."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ NONCONVEX = Table(
             "smooth, quasar-convex",
             Expression(r"\text{not legible in the source; it has a term of heterogeneity}"),
         ),
-        Row("DP-GD (Wang, Chen & Xu 2019)", "smooth, bounded gradients, so that none is clipped", _PRIVATE),
+        Row("DP-GD (Wang, Chen & Xu 2019)", "smooth, bounded gradients, so no gradient is clipped", _PRIVATE),
         Row("DP-SGD", "(L0, L1)-smooth, bounded deviation; per-record bias counted", _PRIVATE, algorithm="dp_sgd"),
         Row(
             "DP-NSGD",
             "(L0, L1)-smooth, bounded deviation; per-record bias counted",
             _PRIVATE,
             algorithm="dp_nsgd",
-            remark="Beside a floor that falls with the regulariser.",
+            remark="In addition, there is a floor that depends on the regulariser.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The gradient-norm theorem of DP-SGD and DP-NSGD, and the calibration that follows from it."""
+"""This module contains the gradient-norm theorem of DP-SGD and DP-NSGD, and the calibration that follows from it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from calibrators.yang_nsgd.nonconvex import DRAWN_ANEW, Problem, read_problem
 
 HOLDS = (
     "global generalised smoothness with L_0, L_1",
-    "every record's gradient deviates by at most tau_0 + tau_1 |grad f|",
+    "every record's gradient deviates from grad f by at most tau_0 + tau_1 |grad f|",
     "f(x_0) - inf f <= D_0",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class GradientNormTheorem:
-    r"""A bound on the expected smallest gradient norm of T steps, for bounded records and for normalised ones.
+    r"""A bound on the expected smallest gradient norm of T steps, for clipped and for normalised gradients.
 
     With $V = d s^2 + b^2$, where b bounds a contribution and s is the noise's standard deviation on the mean:
     $E_T = \tfrac{2}{\kappa} (D_0/(\eta T) + \eta K_0 V/2)$, and the bound is $\sqrt{\theta E_T} + E_T$ plus the floor.
 
     Attributes:
-        problem: Constants of the objective.
+        problem: The constants of the objective.
         contribution: The contribution b, in the unit of contributions.
-        theta: The point where the two regimes meet, in gradient units.
+        theta: The gradient norm at which the two regimes of the bound meet, in gradient units.
         kappa: The share of the gradient that survives beyond theta, in the unit of contributions.
-        floor: The part that no number of steps removes, in gradient units.
+        floor: The part of the bound that does not vanish as the number of steps grows, in gradient units.
         source, step_size_formula, step_size_units, bound_formula: The provenance of the numbers in the answer.
 
     Guarantees:
@@ -60,12 +60,12 @@ class GradientNormTheorem:
         return self.problem.dimension * noise_stddev_on_mean**2 + self.contribution**2
 
     def step_size(self, noise_stddev_on_mean: float, iterations: int) -> float:
-        """Return eta = sqrt(2 D_0 / (K_0 V T)), in parameter units over those of a contribution."""
+        """Return the step size eta = sqrt(2 D_0 / (K_0 V T)), in parameter units per unit of a contribution."""
         v = self._second_moment(noise_stddev_on_mean)
         return math.sqrt(2.0 * self.problem.initial_gap / (self.k0 * v * iterations))
 
     def largest_step_size(self, noise_stddev_on_mean: float) -> float:
-        """Return the largest step size that the theorem covers: eta L_1 V <= kappa."""
+        """Return the largest step size that the theorem covers, which is the largest eta with eta L_1 V <= kappa."""
         scale = self.problem.l1 * self._second_moment(noise_stddev_on_mean)
         return self.kappa / scale if scale > 0.0 else math.inf
 
@@ -76,7 +76,7 @@ class GradientNormTheorem:
         return 2.0 * p.initial_gap * p.l1**2 * v / (self.k0 * self.kappa**2)
 
     def bound(self, step_size: float, noise_stddev_on_mean: float, iterations: int) -> float:
-        """Return sqrt(theta E_T) + E_T + floor, in gradient units."""
+        """Return the bound sqrt(theta E_T) + E_T + floor, in gradient units."""
         v = self._second_moment(noise_stddev_on_mean)
         e_t = (2.0 / self.kappa) * (self.problem.initial_gap / (step_size * iterations) + step_size * self.k0 * v / 2.0)
         return math.sqrt(self.theta * e_t) + e_t + self.floor
@@ -85,13 +85,14 @@ class GradientNormTheorem:
 def calibrate_with_theorem(
     algorithm: Algorithm, spec: Spec, theorem_of: Callable[[Problem], GradientNormTheorem]
 ) -> Calibration:
-    """Solve for the open quantity; then take step size and bound from the theorem, if its constants are given.
+    """Solve for the open quantity. If the theorem's constants are given, compute the step size and the bound from the
+    theorem.
 
-    The caller's own step size goes into the plan unchanged; the bound is then the theorem's at that step size. The
-    theorem is about all of R^d, so it says nothing about domains or penalties. It does not cover batches that are cut,
-    or that depend on the records of earlier ones.
+    The caller's own step size goes into the plan unchanged, and the bound is then the theorem's bound for this step
+    size. The theorem is about all of R^d, so it does not cover domains or penalties. It also does not cover batches
+    that are truncated or that depend on the records of earlier batches.
     """
-    assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
+    assert spec.gradient_bound is not None, "the registry has checked the gradient bound"
     problem, missing = read_problem(spec)
     theorem = None if problem is None else theorem_of(problem)
     if spec.stages:
@@ -114,13 +115,14 @@ def calibrate_with_theorem(
     step_size = spec.step_size
     if spec.domain is not None or spec.penalty is not None:
         warnings.append(
-            "The theorem is about all of R^d and the bare loss: with a domain or a penalty it gives no step size and "
-            "no bound. The privacy does not depend on it."
+            "The theorem is about the loss alone on all of R^d, so it gives no step size and no bound with a "
+            "domain or a penalty. The privacy guarantee holds without the bound."
         )
     elif not isinstance(event.sampling, DRAWN_ANEW):
         warnings.append(
-            "The theorem is about batches that are drawn anew at every step and kept whole: where records take turns, "
-            "or batches are cut, it gives no step size and no bound. The privacy does not depend on it."
+            "The theorem is about batches that are drawn anew at every step and kept whole. If records take "
+            "turns, or if batches are truncated, it gives no step size and no bound. The privacy guarantee "
+            "holds without the bound."
         )
     elif problem is not None and theorem is not None:
         recommended = theorem.step_size(s, iterations)
@@ -169,11 +171,12 @@ def calibrate_with_theorem(
 
 
 def _bound(theorem: GradientNormTheorem, step_size: float, s: float, iterations: int) -> tuple[float | None, str]:
-    # A relative slack of a few ulp: at the threshold itself, rounding must not refuse a number that the algebra allows.
+    # The slack of a few ulp keeps rounding from refusing a step size at the threshold that the exact condition allows.
     if step_size <= theorem.largest_step_size(s) * (1.0 + 1e-12):
         return theorem.bound(step_size, s, iterations), ""
     fewest = math.ceil(theorem.fewest_iterations(s))
     return None, (
-        f"the theorem does not cover the step size {step_size:g} (largest: {theorem.largest_step_size(s):g}); "
-        f"the recommended one is covered from {fewest} iterations on. The gradient norm bound is left out."
+        f"The theorem does not cover step_size {step_size:g}, because the largest that it covers is "
+        f"{theorem.largest_step_size(s):g}. The recommended step size is covered from {fewest} iterations on. "
+        "The gradient norm bound is left out."
     )

@@ -84,7 +84,7 @@ def test_noise_that_is_given_is_taken() -> None:
 
 
 def test_what_the_evaluation_leaves_nothing_of_is_refused() -> None:
-    with pytest.raises(Unreachable, match="give more than 2") as refused:
+    with pytest.raises(Unreachable, match="give a noise_multiplier above 2") as refused:
         EvaluatedRun("dp_sgd", spec_of(GaussianDpTarget(0.5)), None, UNKNOWN_OBJECTIVE, 1.5).calibrate()
     assert refused.value.pointer == ("evaluation", "noise_multiplier")
     with pytest.raises(Unsupported, match="approximate_dp, zcdp, gaussian_dp or attack_risk"):

@@ -195,9 +195,7 @@ def test_a_theorem_without_its_constants_has_no_choice_and_the_answer_names_them
     beside = {choice.name: choice for choice in chosen(name).choices}
     for member in ("gradient_bound", "hyperparameters.step_size"):
         assert beside[member].theorem is None
-        assert (
-            "initial_gap, generalized_smoothness_l0 and deviation_tau0, which neither" in beside[member].theorem_reason
-        )
+        assert "initial_gap, generalized_smoothness_l0 and deviation_tau0, but neither" in beside[member].theorem_reason
     assert beside["iterations"].theorem_reason == LEFT_OPEN
     assert "are not known" in (chosen(name).theorem_note or "")
 
@@ -208,15 +206,15 @@ def test_a_theorem_that_does_not_apply_has_no_choice_and_the_answer_says_why():
         assert step.theorem is None
         return step.theorem_reason
 
-    assert "needs max_grad_norm >=" in reason(gradient_bound=Clip(1.0))
-    assert "all of R^d and the bare loss" in reason(penalty=L2Penalty(0.1))
+    assert "max_grad_norm must be at least" in reason(gradient_bound=Clip(1.0))
+    assert "the loss alone on all of R^d" in reason(penalty=L2Penalty(0.1))
 
 
 def test_an_algorithm_without_a_theorem_says_so_beside_each_choice():
     found = chosen("dp_adam", facts=FACTS)
     said = {choice.theorem_reason for choice in found.choices}
     assert said == {found.theorem_note}
-    assert said == {"No theorem bounds what dp_adam attains, so no theorem chooses its numbers."}
+    assert said == {"No theorem bounds the error of dp_adam, so no theorem chooses its numbers."}
 
 
 def test_a_theorem_whose_numbers_are_kept_is_named():
@@ -253,7 +251,8 @@ def test_steps_that_nobody_gives_are_no_more_work_than_a_worker_has_time_for(nam
     [fewer] = (each for each in found.choices if each.name == member)
     assert fewer.theorem * found.plan.iterations == fewer.value * own.plan.iterations
     assert any(
-        f"the theorem's {fewer.theorem}, which means {own.plan.iterations} steps" in each for each in found.warnings
+        f"the theorem's {fewer.theorem}. The theorem's number means {own.plan.iterations} steps" in each
+        for each in found.warnings
     )
     assert any(f"The theorem chooses {own.plan.iterations} steps" in each for each in own.warnings)
     number = {"assumptions": {"inner_iterations": fewer.value}} if "." in member else {"iterations": fewer.value}
@@ -319,7 +318,7 @@ def test_constants_of_a_theorem_ask_for_the_theorem():
 def test_a_clip_below_the_theorem_needs_no_theorem():
     """Who gave none is asked for none; who asks for the theorem is told what it needs."""
     assert chosen("dp_sgd", facts=FACTS, gradient_bound=Clip(1.0)).plan.is_executable
-    with pytest.raises(InvalidValue, match=r"needs max_grad_norm >= .* = 8, got 1"):
+    with pytest.raises(InvalidValue, match=r"max_grad_norm must be at least .* = 8 for the theorem, got 1"):
         chosen("dp_sgd", Preset.THEOREM, FACTS, gradient_bound=Clip(1.0))
 
 

@@ -154,7 +154,7 @@ def test_an_unknown_algorithm_is_refused_with_those_there_are() -> None:
 
 
 def test_a_batch_larger_than_the_data_set_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="larger than dataset_size"):
+    with pytest.raises(InvalidValue, match="at most dataset_size"):
         replace(SPEC, batch_size=1001)
 
 
@@ -267,7 +267,7 @@ def test_there_are_no_fewer_slots_than_records() -> None:
 
 
 def test_the_largest_size_is_of_truncated_batches_which_need_it_and_is_not_solved_for() -> None:
-    with pytest.raises(InvalidValue, match="only truncated_poisson batches have max_batch_size") as caught:
+    with pytest.raises(InvalidValue, match="max_batch_size is only for truncated_poisson sampling") as caught:
         replace(SPEC, max_batch_size=120)
     assert caught.value.pointer == ("max_batch_size",)
     truncated = replace(SPEC, sampling="truncated_poisson")
@@ -277,7 +277,7 @@ def test_the_largest_size_is_of_truncated_batches_which_need_it_and_is_not_solve
     open_size = replace(
         truncated, max_batch_size=120, batch_size=None, unknown=Unknown.BATCH_SIZE, noise_multiplier=1.0
     )
-    with pytest.raises(Unsupported, match="not proved") as refused:
+    with pytest.raises(Unsupported, match="there is no proof") as refused:
         solve_gaussian_steps(open_size)
     assert refused.value.pointer == ("solve_for",)
 

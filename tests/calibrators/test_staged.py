@@ -76,12 +76,12 @@ def test_epsilon_and_delta_of_given_noise_are_those_of_all_stages(target: Any, u
 @pytest.mark.parametrize(
     ("changes", "pointer", "words"),
     [
-        ({"batch_size": 10}, "batch_size", "every stage has its own batch_size"),
-        ({"iterations": 10}, "iterations", "every stage has its own iterations"),
+        ({"batch_size": 10}, "batch_size", "batch_size cannot be given together with stages"),
+        ({"iterations": 10}, "iterations", "iterations cannot be given together with stages"),
         ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 1.0}, "solve_for", "solve for noise_multiplier"),
         ({"unknown": Unknown.BATCH_SIZE, "noise_multiplier": 1.0}, "solve_for", "solve for noise_multiplier"),
         ({"stages": (Stage(1, 1000),) * (MAX_STAGES + 1)}, "stages", f"at most {MAX_STAGES}"),
-        ({"stages": (Stage(1, 1000), Stage(1, 1001))}, "stages/1/batch_size", "larger than dataset_size"),
+        ({"stages": (Stage(1, 1000), Stage(1, 1001))}, "stages/1/batch_size", "at most dataset_size"),
         ({"stages": (Stage(1, 10),)}, "batch_size", "every record in every step"),
         ({"sampling": "disjoint_batches", "stages": (Stage(2, 501),)}, "stages/0/iterations", "need 1002 records"),
         ({"sampling": "truncated_poisson"}, "max_batch_size", "max_batch_size is needed"),
@@ -96,7 +96,9 @@ def test_stages_that_make_no_sense_are_refused(changes: dict[str, Any], pointer:
 
 def test_an_algorithm_of_equal_steps_has_no_stages() -> None:
     spec = replace(SPEC, neighboring_relation=None, sampling=None, step_size=None)
-    with pytest.raises(AccountingError, match=r"dp_gd has no stages; .*dp_sgd, dp_adam, dp_nadam or dp_nsgd") as caught:
+    with pytest.raises(
+        AccountingError, match=r"dp_gd cannot be run in stages; .*dp_sgd, dp_adam, dp_nadam or dp_nsgd"
+    ) as caught:
         calibrate("dp_gd", spec)
     assert caught.value.pointer == ("stages",)
 

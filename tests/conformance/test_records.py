@@ -62,12 +62,12 @@ def test_a_record_under_another_name_than_its_files_is_refused(folder: Path) -> 
     (folder / "doe_2026").mkdir()
     (folder / "doe_2026" / "__init__.py").write_text("")
     (folder / "doe_2026" / "misnamed.py").write_text("from calibrators.yang_nsgd.dp_sgd import ALGORITHM\n")
-    with pytest.raises(ValueError, match=r"doe_2026\.misnamed has a record named 'dp_sgd': name it 'misnamed'"):
+    with pytest.raises(ValueError, match=r"doe_2026\.misnamed is named 'dp_sgd': name it 'misnamed'"):
         list(registry._records())
 
 
 def test_one_name_for_two_algorithms_is_refused() -> None:
-    with pytest.raises(ValueError, match="an algorithm named dp_fw: give each a name of its own"):
+    with pytest.raises(ValueError, match="are named dp_fw: give each algorithm a different name"):
         registry._by_name([ALGORITHMS["dp_fw"], ALGORITHMS["dp_gd"], ALGORITHMS["dp_fw"]])
 
 

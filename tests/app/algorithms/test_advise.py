@@ -53,7 +53,7 @@ def test_a_loader_that_cannot_sample_is_told_what_loses_less(reader):
     body = reader.post("/v1/advise", json=example("loader")).json()
     batches = body["batches"]
     assert batches["loader"] == "fixed_order"
-    assert "Your loader cannot sample by Poisson" in batches["detail"]
+    assert "Your loader cannot draw Poisson batches" in batches["detail"]
     possible = [row["algorithm"] for row in batches["ranked"] if row["is_possible"]]
     assert possible == ["dp_bandmf", "dp_sgd"], "the least error first"
     ranked = {item["algorithm"]: item for group in body["measures"] for item in group["ranked"]}

@@ -385,4 +385,4 @@ def test_a_verdict_is_asked_for_and_changes_nothing_else(reader, algorithm):
 def test_a_calibration_does_not_judge_unless_asked(reader):
     literal = answered(reader, "dp_gd", target=APPROXIMATE)["literal"]
     assert literal["noise_stddev_on_mean"] > 0.0
-    assert (literal["verdict"], literal["why"]) == (None, "Whether the printed noise meets the target was not asked.")
+    assert (literal["verdict"], literal["why"]) == (None, "The request did not ask for a verdict on the printed noise.")

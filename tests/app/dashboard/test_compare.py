@@ -176,7 +176,7 @@ def test_what_a_loader_loses_stands_beside_what_would_lose_less(reader: TestClie
     assert "Batches" in [each.text for each in document.all("h2")]
     [table] = [each for each in document.all("table") if "Ways of making batches" in each.text]
     assert table.text.count("not with this loader") == 2
-    assert any("Your loader cannot sample by Poisson" in each.text for each in document.all("p"))
+    assert any("Your loader cannot draw Poisson batches" in each.text for each in document.all("p"))
     assert "Batches" not in [each.text for each in show(reader, shape="nonconvex", **sizes).all("h2")]
 
 

@@ -127,7 +127,10 @@ def test_the_printed_noise_is_loose_and_the_reason_is_computed() -> None:
     assert published.verdict is Verdict.LOOSE
     assert published.noise_multiplier == pytest.approx(math.sqrt(2.0 / 0.000588310771625), rel=1e-9)
     assert "rho 0.000588311" in published.why
-    assert "radius in place of the diameter the lemma is false, and they cost rho 0.00418354" in published.why
+    assert (
+        "radius in place of the diameter, the paper's lemma is false, and the selections cost rho 0.00418354"
+        in published.why
+    )
     odd = calibrated(target=ApproximateDpTarget(1.0, 1e-6), dataset_size=10_001).as_published
     assert odd == published
     for target in (PureDpTarget(1.0), ApproximateDpTarget(1.0, 0.0)):

@@ -458,7 +458,7 @@ def test_the_printed_noise_is_unsound_and_the_reason_is_computed() -> None:
     pure = calibrated(target=PureDpTarget(1.0)).as_published
     assert pure is not None
     assert pure.verdict is Verdict.UNSOUND
-    assert "1.9907, above the target of 1" in pure.why
+    assert "1.9907. This is above the target of 1" in pure.why
     for size in (3, 40, 10**7):
         few = calibrated(target=PureDpTarget(0.01), dataset_size=size, iterations=1).as_published
         assert few is not None
@@ -468,7 +468,7 @@ def test_the_printed_noise_is_unsound_and_the_reason_is_computed() -> None:
     unspecified = calibrated(target=ApproximateDpTarget(1.0, 1e-6)).as_published
     assert unspecified is not None
     assert (unspecified.verdict, unspecified.noise_multiplier) == (Verdict.UNSOUND, None)
-    assert "constants are unspecified" in unspecified.why
+    assert "known only up to a constant" in unspecified.why
     assert calibrated().as_published is None
 
 

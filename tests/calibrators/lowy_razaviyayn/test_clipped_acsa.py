@@ -234,16 +234,16 @@ def test_a_bound_above_the_trivial_one_is_called_vacuous():
     ("changes", "error", "pointer", "words"),
     [
         ({"sampling": "poisson"}, Unsupported, ("sampling",), "disjoint_batches"),
-        ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "whatever"),
+        ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "not depend on it"),
         ({"iterations": 10_001}, InvalidValue, ("iterations",), "at most 10000"),
         ({"dataset_size": 10**6, "iterations": 10**5 + 1}, InvalidValue, ("iterations",), "at most 100000"),
         ({"iterations": 5, "batch_size": 1999}, InvalidValue, ("batch_size",), "2000"),
         ({"dataset_size": 3, "assumptions": ASSUMPTIONS | {"smoothness": 1e9}, "target": ZcdpTarget(1e6)}, InvalidValue,
          ("iterations",), "preset"),
         ({"domain": L1Ball(1.0)}, Unsupported, ("domain", "kind"), "l2_ball"),
-        ({"domain": L2Ball(1.5)}, InvalidValue, ("assumptions", "diameter"), "at least twice"),
+        ({"domain": L2Ball(1.5)}, InvalidValue, ("assumptions", "diameter"), "twice the domain"),
         ({"penalty": L1Penalty(1.0)}, Unsupported, ("penalty", "kind"), "l2"),
-        ({"penalty": L2Penalty(1.5)}, InvalidValue, ("assumptions", "smoothness"), "at least its strength"),
+        ({"penalty": L2Penalty(1.5)}, InvalidValue, ("assumptions", "smoothness"), "the strength of the penalty"),
     ],
 )  # fmt: skip
 def test_what_the_theorem_does_not_take_is_refused(changes, error, pointer, words):
@@ -260,6 +260,6 @@ def test_the_printed_noise_is_sound_where_the_batches_divide_the_records():
     assert "Algorithm 2" in even.source
     assert uneven.verdict is Verdict.UNSOUND
     assert uneven.noise_multiplier == pytest.approx(2.0 * 1428 * 7 / 10_000)
-    assert "10000/7 is not a number of records" in uneven.why
+    assert "10000/7 is not a whole number" in uneven.why
     assert solved(iterations=7, target=ApproximateDpTarget(1.0, 1e-6)).as_published.verdict is Verdict.LOOSE
     assert solved(target=GaussianDpTarget(1.0)).as_published is None

@@ -114,7 +114,7 @@ def test_without_moments_the_noise_is_solved_and_the_plan_runs():
         ({"sampling": "poisson"}, Unsupported, ("sampling",), "full_batch"),
         ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "one step"),
         ({"unknown": Unknown.BATCH_SIZE, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "one step"),
-        ({"iterations": 2}, InvalidValue, ("iterations",), "leave iterations out"),
+        ({"iterations": 2}, InvalidValue, ("iterations",), "iterations must be 1"),
         ({"batch_size": 99}, InvalidValue, ("batch_size",), "100"),
         ({"step_size": 0.5}, InvalidValue, ("step_size",), "size 1"),
         ({"gradient_bound": None, "dimension": None}, InvalidValue, ("gradient_bound",), "no preset"),

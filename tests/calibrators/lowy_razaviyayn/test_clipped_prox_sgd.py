@@ -177,7 +177,12 @@ def test_the_rate_needs_a_good_condition_number_and_the_lower_bound_a_small_gap(
     ("changes", "error", "pointer", "words"),
     [
         ({"sampling": "full_batch"}, Unsupported, ("sampling",), "disjoint_batches"),
-        ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "whatever"),
+        (
+            {"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0},
+            Unsupported,
+            ("solve_for",),
+            "does not depend on it",
+        ),
         ({"iterations": 50_001}, InvalidValue, ("iterations",), "at most 50000"),
         ({"iterations": 94, "batch_size": 530}, InvalidValue, ("batch_size",), "531"),
         ({"dataset_size": 20}, InvalidValue, ("iterations",), "preset"),

@@ -298,8 +298,18 @@ def test_epsilon_is_solved_for_with_presets_of_the_given_noise():
     ("changes", "error", "pointer", "words"),
     [
         ({"sampling": "poisson"}, Unsupported, ("sampling",), "disjoint_batches"),
-        ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "whatever"),
-        ({"unknown": Unknown.BATCH_SIZE, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "whatever"),
+        (
+            {"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0},
+            Unsupported,
+            ("solve_for",),
+            "does not depend on it",
+        ),
+        (
+            {"unknown": Unknown.BATCH_SIZE, "noise_multiplier": 2.0},
+            Unsupported,
+            ("solve_for",),
+            "does not depend on it",
+        ),
         ({"gradient_bound": Normalize(1.0)}, InvalidValue, ("gradient_bound", "kind"), "clip"),
         ({"iterations": 20_000}, InvalidValue, ("iterations",), "at most 19999"),
         ({"iterations": 238, "batch_size": 84}, InvalidValue, ("batch_size",), "83"),

@@ -52,12 +52,12 @@ def test_the_worked_example():
 def test_the_listings_noise_is_sound_and_that_of_lemma_52_is_loose():
     listed = solved().as_published
     assert listed.verdict is Verdict.SOUND
-    assert "72 for the listing's 4, which is loose" in listed.why
+    assert "72 where Algorithm 12 has 4; this noise is loose" in listed.why
     assert "4.243 times" in listed.why
     assert solved(target=ApproximateDpTarget(1.0, 1e-6)).as_published.verdict is Verdict.LOOSE
     uneven = solved(dataset_size=125).as_published
     assert (uneven.verdict, uneven.noise_multiplier) == (Verdict.UNSOUND, pytest.approx(2.0 * 120 / 125))
-    assert "125/6 is not a number of records; judged on groups of 20" in uneven.why
+    assert "125/6 is not a whole number, so the noise is judged for groups of 20" in uneven.why
     assert solved(target=GaussianDpTarget(1.0)).as_published is None
 
 
@@ -144,7 +144,7 @@ def test_without_moments_the_noise_is_solved_and_without_a_radius_it_is_missing(
     found = solved()
     assert found.missing_assumptions == ("moment_order", "coordinate_moment_bound", "mean_bound")
     assert [item.name for item in found.utility] == ["gradient_evaluations"]
-    with pytest.raises(InvalidValue, match="follows from moment_order") as refused:
+    with pytest.raises(InvalidValue, match="because moment_order") as refused:
         solved(assumptions={"num_groups": 6.0})
     assert (refused.value.code, refused.value.pointer) == ("missing", ("assumptions", "truncation_radius"))
 
@@ -165,7 +165,7 @@ def test_a_radius_below_twice_the_means_bound_has_no_bound_and_a_warning():
         ({"neighboring_relation": NeighboringRelation.ADD_OR_REMOVE_ONE}, Unsupported, ("neighboring_relation",), ""),
         ({"sampling": "poisson"}, Unsupported, ("sampling",), "full_batch"),
         ({"unknown": Unknown.ITERATIONS, "noise_multiplier": 2.0}, Unsupported, ("solve_for",), "one step"),
-        ({"iterations": 2}, InvalidValue, ("iterations",), "leave iterations out"),
+        ({"iterations": 2}, InvalidValue, ("iterations",), "iterations must be 1"),
         ({"batch_size": 99}, InvalidValue, ("batch_size",), "120"),
         ({"step_size": 0.5}, InvalidValue, ("step_size",), "size 1"),
         ({"dimension": None}, InvalidValue, ("dimension",), "root"),
@@ -173,7 +173,12 @@ def test_a_radius_below_twice_the_means_bound_has_no_bound_and_a_warning():
         ({"penalty": L1Penalty(1.0)}, Unsupported, ("penalty", "kind"), "shrink"),
         ({"assumptions": {"truncation_radius": 1.0, "num_groups": 2.5}}, InvalidValue, None, "whole number"),
         ({"assumptions": {"truncation_radius": 1.0, "num_groups": 121.0}}, InvalidValue, None, "fewer groups"),
-        ({"assumptions": {"truncation_radius": 1.0}, "dataset_size": 10}, InvalidValue, None, "suffice"),
+        (
+            {"assumptions": {"truncation_radius": 1.0}, "dataset_size": 10},
+            InvalidValue,
+            None,
+            "are needed for this failure_probability",
+        ),
     ],
 )
 def test_what_is_no_median_of_means_is_refused(changes, error, pointer, words):
@@ -188,7 +193,7 @@ def test_a_phase_covers_its_charge():
     enough = 2.0 * math.sqrt(5.0) * 4.0 / 20
     assert MedianPhase(event, 6, 20, 5, 4.0, enough).noise_scale == (enough,)
     for changed, words in (
-        ({"noise_stddev": 0.999 * enough}, "charges for"),
+        ({"noise_stddev": 0.999 * enough}, "is charged"),
         ({"event": Event(Gaussian(2.0), FullBatch(), 2)}, "one gaussian event"),
         ({"groups": 0}, "groups"),
     ):

@@ -196,7 +196,7 @@ def test_batches_end_where_the_groups_do():
         (
             {"correlation": WIDE, "sampling": "fixed_order_epochs", "neighboring_relation": NULL},
             InvalidValue,
-            "steps in an epoch than 100",
+            "have only 100 steps in an epoch",
             ("correlation", "bands"),
         ),
         ({"sampling": "fixed_order_epochs"}, Unsupported, "a record that comes or goes", ("sampling",)),
@@ -212,7 +212,7 @@ def test_batches_end_where_the_groups_do():
                     "noise_multiplier": 3.0,
                 },
                 InvalidValue,
-                "7 records in batches of 1 have .* than 7: use at most 7 bands",
+                "7 records in batches of 1 have only 7 .*: use at most 7 bands",
                 ("correlation", "bands"),
             )
             for sampling in ("cyclic_poisson", "fixed_order_epochs")
@@ -299,7 +299,9 @@ def test_a_correlation_has_its_ranges():
         with pytest.raises(AccountingError) as caught:
             Correlation(**wrong)
         assert caught.value.pointer == ("bands",) if "bands" in wrong else ("max_bands",)
-    with pytest.raises(AccountingError, match=r"^200 bands are more than max_bands, which is 64: give a larger one"):
+    with pytest.raises(
+        AccountingError, match=r"^bands is 200, which is more than max_bands, 64: give a larger max_bands"
+    ):
         Correlation(bands=200)
 
 

@@ -139,7 +139,7 @@ def test_what_more_memory_would_give_is_said() -> None:
     errors = {each.bands: each.error for each in found.alternatives}
     less = 100.0 * (1.0 - errors[32] / errors[16])
     [said] = [warning for warning in found.warnings if "More memory" in warning]
-    assert f"32 bands have {less:.1f} % less than 16, and a run keeps 124000000 bytes" in said
+    assert f"32 bands have {less:.1f} % less than 16, but a run then keeps 124000000 bytes" in said
     assert not any("More memory" in warning for warning in answer().warnings)
     unknown = answer(target=ApproximateDpTarget(8.0, 1e-5), correlation=Correlation(max_bands=16), dimension=None)
     assert any("31 vectors of all parameters, and not 15" in warning for warning in unknown.warnings)
@@ -155,7 +155,7 @@ def test_shuffled_epochs_are_told_what_correlated_noise_gains() -> None:
         gradient_bound=Clip(1.0),
     )
     less = 100.0 * (1.0 - optimal(Workload(2000), 16).mean / math.sqrt(2001 / 2))
-    advice = f"the sums of gradients have {less:.0f} % less error at the same cost"
+    advice = f"The sums of gradients then have {less:.0f} % less error at the same cost"
     assert any(advice in warning for warning in calibrate("dp_sgd", shuffled).warnings)
     for changes in ({"iterations": 100}, {"sampling": "poisson"}, {"batch_size": 50_000}):
         found = calibrate("dp_sgd", replace(shuffled, **changes))

@@ -131,6 +131,6 @@ def test_what_no_theorem_covers_is_refused_with_a_pointer():
         Smooth(4.0, 1.0, 1, step_size=0.2501)
     assert caught.value.pointer == ("step_size",)
     assert Smooth(3.0, 1.0, 1, step_size=1.0 / 3.0).eta == 1.0 / 3.0
-    with pytest.raises(InvalidValue, match="pl_constant <= smoothness") as caught:
+    with pytest.raises(InvalidValue, match="pl_constant must be at most smoothness") as caught:
         PolyakLojasiewicz(Smooth(1.0, 1.0, 1), 1.01)
     assert caught.value.pointer == ("assumptions", "pl_constant")

@@ -356,7 +356,7 @@ def test_the_published_calibration_is_unsound_and_has_no_noise_where_no_beta_is_
             InvalidValue,
             "invalid_value",
             ("assumptions", "gradient_at_zero"),
-            "both 0",
+            "cannot both be 0",
         ),
         (
             {"assumptions": HINGE | {"holder_exponent": 1.1}},
@@ -388,7 +388,7 @@ def test_the_published_calibration_is_unsound_and_has_no_noise_where_no_beta_is_
         ),
         ({"domain": L2Ball(2.0)}, InvalidValue, "overdetermined", ("domain", "radius"), "give one"),
         ({"domain": L1Ball(1.0)}, Unsupported, "unsupported_domain", ("domain", "kind"), "l2_ball"),
-        ({"penalty": L2Penalty(0.1)}, Unsupported, "unsupported", ("penalty",), "into the loss"),
+        ({"penalty": L2Penalty(0.1)}, Unsupported, "unsupported", ("penalty",), "part of the loss"),
         (
             {"gradient_bound": Normalize(0.1)},
             InvalidValue,

@@ -77,7 +77,7 @@ def test_the_constants_are_adams_and_not_the_papers(name: str) -> None:
     for item in found.values():
         assert item.kind is ProvenanceKind.EXACT
         assert "Kingma" in item.source
-        assert any("Yang et al. do not give" in sentence for sentence in item.assumptions)
+        assert any("Yang et al. do not state" in sentence for sentence in item.assumptions)
 
 
 @names

@@ -132,7 +132,7 @@ def test_runs_carry_the_penalty_and_the_intercept() -> None:
     assert refused.pointer == ("simulation", "penalty")
     silent = attained(asked, "dp_gd")["dp_gd"].reason
     assert silent is not None
-    assert "with a domain or a penalty they give no step size" in silent.detail
+    assert "they give no step size and no bound with a domain or a penalty" in silent.detail
     assert silent.pointer == ("simulation", "penalty")
 
 
