@@ -193,11 +193,12 @@ def first_model_section(figures: Mapping[str, Any]) -> list[str]:
         *([each["step"], f"{each['seconds']:.1f}", f"{each['typed']}"] for each in figures["steps"]),
     ]
     return [
-        f"From a fresh clone to a model, by the commands of README.md and of {GUIDE}: `{figures['command']}`,",
-        f"{figures['date']}, {report.commit_of(figures)}; {figures['machine']['cores']} cores, with a load of "
-        f"{figures['load_average_before']:.1f} from other processes. Until the first answer, the set-up and the server",
-        f"used {figures['answer_cpu_s']:.0f} s of CPU time. A person types 40 words in a minute and waits for each "
-        "command.",
+        f"The benchmark makes a fresh clone and carries out the commands of README.md and of {GUIDE} "
+        f"(`{figures['command']}`,",
+        f"{figures['date']}, {report.commit_of(figures)}; {figures['machine']['cores']} cores; load average "
+        f"{figures['load_average_before']:.1f} before).",
+        f"Until the first answer, the set-up and the server used {figures['answer_cpu_s']:.0f} s of CPU time. A person "
+        "is assumed to type 40 words in a minute and to wait for each command.",
         "",
         *report.goals_table(figures["goals"]),
         "",

@@ -89,7 +89,7 @@ def _await_numerics(server: Server) -> None:
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return ``{"what", "goal", "measured", "met"}`` for the first screen, cold and warm."""
     first = next(row for row in figures["screens"] if row["name"] == FIRST)
-    asked = (("on its first visit", "first", COLD_MS), ("on the next ones", "next", WARM_MS))
+    asked = (("on the first visit", "first", COLD_MS), ("on later visits", "next", WARM_MS))
     return [
         {
             "what": f"CPU time of the server for the first screen, {when}",
@@ -116,10 +116,12 @@ def screens_section(figures: Mapping[str, Any]) -> list[str]:
         for row in figures["screens"]
     ]
     return [
-        f"Screens of the dashboard in Chromium: `{figures['command']}`, {figures['date']}, "
-        f"{report.commit_of(figures)}; {figures['machine']['cores']} cores. Other processes kept a load of "
-        f"{figures['load_average_before']:.1f} meanwhile, which is in the browser's times",
-        "and not in CPU times: compare the former with the plain file of the same minute. Charts come in later.",
+        f"The table has the dashboard's screens in Chromium (`{figures['command']}`, {figures['date']}, "
+        f"{report.commit_of(figures)}; {figures['machine']['cores']} cores; load average "
+        f"{figures['load_average_before']:.1f} before). Other processes lengthen the browser's times (*answered* and "
+        "*painted*), but not the CPU times of the server.",
+        "So compare a browser's time with that of the plain file, which was read in the same minute. Charts load after "
+        "the screen and are not counted.",
         "",
         *report.goals_table(figures["goals"]),
         "",

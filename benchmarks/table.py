@@ -37,8 +37,12 @@ _HEAD = """\
 # Measured
 
 <!-- Made by `python -m benchmarks.table` from benchmarks/results; edit nothing here. -->
-This page lists every goal that we set ourselves, with what was measured; goals that were missed are marked as missed.
-Each benchmark names its command, its date, its commit and its machine. `benchmarks/results` has all figures.
+This page lists every goal that we set for the project, beside the measured figure. Goals that were missed are marked.
+Each section names the command, the date and the commit of its measurement. All figures are in `benchmarks/results`.
+
+Two contenders are measured *in turns*: each round measures both, and a ratio is the median over the rounds. So a slow
+moment of the machine affects both. The *load average* counts the processes that wanted a core; if it is above the
+number of cores, elapsed times include waiting for other work.
 """
 
 #: One entry for each benchmark: its heading, and the function that turns its committed figures into text.

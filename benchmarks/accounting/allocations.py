@@ -113,13 +113,13 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     slowest = max(row["our_seconds"] for row in rows)
     return [
         {
-            "what": "allocations whose upper end is above PLD_accounting's",
+            "what": "cases in which our upper end is above PLD_accounting's",
             "goal": "none",
             "measured": f"{len(above)} of {len(answered)}",
             "met": not above,
         },
         {
-            "what": "widest interval with one step of each epoch, over max(1, epsilon)",
+            "what": "widest interval over max(1, epsilon), if a record takes part in one step of each epoch",
             "goal": f"at most {WIDTH:.0e}",
             "measured": f"{widest:.1e}",
             "met": widest <= WIDTH,
@@ -135,19 +135,35 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def allocations_section(figures: Mapping[str, Any]) -> Iterator[str]:
     """Return the lines of the page."""
-    yield f"Random allocation beside PLD_accounting {figures['versions']['pld-accounting']} (`{figures['command']}`,"
-    yield f"{figures['date']}, {report.commit_of(figures)}; {figures['machine']['cpu']}, CPU times of one process):"
+    yield (
+        "In random allocation, each record takes part in a given number of random steps of every epoch. Our interval "
+        "of epsilon is compared with that of "
+        f"PLD_accounting {figures['versions']['pld-accounting']}, made for such sampling (`{figures['command']}`,"
+    )
+    yield (
+        f"{figures['date']}, {report.commit_of(figures)}; {figures['machine']['cpu']}). Times are CPU times of one "
+        "process."
+    )
     yield ""
     yield from report.goals_table(figures["goals"])
     yield ""
     yield from report.markdown_table(
-        ["noise, steps, of them, epochs, delta", "ours", "width", "s", "PLD_accounting", "width", "s"],
+        ["noise, steps, steps of a record, epochs, delta", "ours", "width", "s", "PLD_accounting", "width", "s"],
         [_row(row) for row in figures["rows"]],
     )
     yield ""
-    yield "Where several steps of an epoch are drawn, both upper ends are those of one step of each of some blocks, and"
-    yield "its lower end is of these blocks, too: what it says from below need not be attained by the sets. Ours is."
-    yield f"TimeoutError: it took more than {LIMIT:g} s of the clock, on a machine that had other work, too."
+    yield (
+        "If a record takes part in several steps of an epoch, both libraries bound epsilon from above by another "
+        "scheme: the epoch is cut into blocks, and one step of each block is drawn."
+    )
+    yield (
+        "PLD_accounting computes its lower end for the blocks, too, so its lower end need not hold for the original "
+        "scheme. Our lower end does hold for it."
+    )
+    yield (
+        f"TimeoutError means that there was no answer after {LIMIT:g} s of elapsed time, on a machine that had other "
+        "work, too."
+    )
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:

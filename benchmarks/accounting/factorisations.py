@@ -134,7 +134,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
             "met": worst <= LARGEST_RATIO,
         },
         {
-            "what": "error over JAX Privacy's for a target, bands and noise of each side's own",
+            "what": "error over JAX Privacy's for a target, if each side chooses bands and noise",
             "goal": "at most 1",
             "measured": ", ".join(f"{value:.4f}" for value in errors),
             "met": max(errors) <= 1.0,
@@ -153,10 +153,12 @@ def factorisations_section(figures: Figures) -> list[str]:
     versions = figures["versions"]
     peers = ", ".join(f"{name} {versions[name]}" for name in DISTRIBUTIONS)
     return [
-        f"Banded matrices beside those of JAX Privacy (`{figures['command']}`, {figures['date']}, "
-        f"{commit_of(figures)}; {peers};",
-        f"load average {figures['load_average_before']:.1f} before). The error of prefix sums at the norm 1, which",
-        "one function evaluates for both; ours are rounded to multiples of a power of two, as runs need them.",
+        "Our banded matrices for correlated noise are compared with those that JAX Privacy finds "
+        f"(`{figures['command']}`, {figures['date']}, {commit_of(figures)}; {peers};",
+        f"load average {figures['load_average_before']:.1f} before). The error is that of prefix sums with a matrix of "
+        "sensitivity 1;",
+        "the same function evaluates it for both sides. Our coefficients are rounded to multiples of a power of two, "
+        "as runs need them.",
         "",
         *goals_table(figures["goals"]),
         "",
@@ -177,8 +179,10 @@ def factorisations_section(figures: Figures) -> list[str]:
             ],
         ),
         "",
-        f"The number of bands and the noise, too: {RECORDS} records, batches of {BATCH}, {STEPS} steps, delta",
-        f"{DELTA:g}. JAX Privacy tries the divisors of the number of records, and accounts by Rényi orders.",
+        "In this table each side also chooses the number of bands and the noise for a target epsilon, with "
+        f"{RECORDS} records, batches of {BATCH}, {STEPS} steps and delta",
+        f"{DELTA:g}. JAX Privacy tries the divisors of the number of records as numbers of bands, and accounts by "
+        "Rényi orders.",
         "",
         *markdown_table(
             ["epsilon", "bands, ours", "theirs", "error, ours", "theirs", "ratio", "ours, s", "theirs, s"],

@@ -194,10 +194,10 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
         for what, measured, goal in near
     ] + [
         {
-            "what": f"one price, {timed['plans']} random plans: median; 99th percentile",
+            "what": f"time of one price, {timed['plans']} random plans: median; 99th percentile",
             "goal": f"at most {MEDIAN_MILLISECONDS:g} ms; {LARGE_SECONDS:g} s",
             "measured": f"{timed['median_milliseconds']:.0f} ms; {timed['seconds_99th']:.1f} s "
-            f"(of a processor {timed['median_cpu_milliseconds']:.0f} ms; {timed['cpu_seconds_99th']:.1f} s)",
+            f"(CPU time {timed['median_cpu_milliseconds']:.0f} ms; {timed['cpu_seconds_99th']:.1f} s)",
             "met": timed["median_milliseconds"] <= MEDIAN_MILLISECONDS and timed["seconds_99th"] <= LARGE_SECONDS,
         }
     ]
@@ -219,11 +219,13 @@ def filter_section(figures: Mapping[str, Any]) -> list[str]:
 
     mixed_plans = figures["mixed"]
     return [
-        f"What a budget of approximate Gaussian DP charges (`{figures['command']}`, {figures['date']}, commit "
-        f"{figures['commit'][:10]}):",
-        "epsilon of the smallest budget with room for a plan alone, over the plan's tight epsilon, where failures have",
-        f"{' or '.join(map(str, FAILURE_SHARES))} of delta; beside it the epsilon of Rényi accountants over the tight",
-        "one.",
+        "A budget of approximate Gaussian DP charges somewhat more than a plan's tight epsilon "
+        f"(`{figures['command']}`, {figures['date']}, commit {figures['commit'][:10]}).",
+        "The columns *charged* have the epsilon of the smallest budget that has room for the plan, divided by the "
+        "tight epsilon,",
+        f"for budgets that set aside {' or '.join(map(str, FAILURE_SHARES))} of their delta for failures. The last "
+        "columns have the epsilon of Rényi accountants,",
+        "divided by the tight one.",
         "",
         *report.goals_table(figures["goals"]),
         "",

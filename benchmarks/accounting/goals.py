@@ -28,11 +28,13 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     fixed = [row.get("epsilon_over_ours", 0.0) for row in figures["fixed_size"]]
     flat = [row["ratio"] for row in figures["flatness"]]
     return [
-        _faster(f"one epsilon beside {PLD.name}, the {len(named)} calibrated runs", named, FASTER_EPSILON),
-        _faster(f"one epsilon beside {PLD.name}, {len(trainings)} training runs", trainings, FASTER_EPSILON),
-        _faster(f"one calibrated noise multiplier beside {PLD.name}", figures["calibration"], FASTER_CALIBRATION),
+        _faster(f"one epsilon, compared with {PLD.name}: the {len(named)} calibrated runs", named, FASTER_EPSILON),
+        _faster(f"one epsilon, compared with {PLD.name}: {len(trainings)} training runs", trainings, FASTER_EPSILON),
+        _faster(
+            f"one calibrated noise multiplier, compared with {PLD.name}", figures["calibration"], FASTER_CALIBRATION
+        ),
         {
-            "what": "cost flat in the steps: time at 1e6 steps over time at 1e3, same epsilon",
+            "what": "cost flat in the number of steps: time at 1e6 steps over time at 1e3 steps, at the same epsilon",
             "goal": f"at most {FLAT:g} times",
             "measured": f"{min(flat):.2f} to {max(flat):.2f} times",
             "met": max(flat) <= FLAT,
@@ -58,7 +60,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
             "met": min(fixed) >= SMALLER_FIXED_SIZE,
         },
         {
-            "what": f"calibration, {targets['targets'] + len(calibrated)} targets: missed; epsilon left unused",
+            "what": f"calibration, {targets['targets'] + len(calibrated)} targets: missed targets; epsilon left unused",
             "goal": f"0; at most {UNUSED_EPSILON:g}",
             "measured": f"{misses}; at most {unused:.1e}",
             "met": misses == 0 and unused <= UNUSED_EPSILON,
@@ -73,6 +75,6 @@ def _faster(what: str, rows: Iterable[Mapping[str, Any]], goal: float) -> dict[s
     known = [answer["ratio"] for answer in answers if math.isfinite(float(answer.get("value", "nan")))]
     if not known:
         return {"what": what, "goal": asked, "measured": "no answer to compare", "met": False}
-    unanswered = f"; {len(answers) - len(known)} it has no number for" if len(known) < len(answers) else ""
+    unanswered = f"; no finite number for {len(answers) - len(known)}" if len(known) < len(answers) else ""
     measured = f"{min(known):.0f} to {max(known):.0f} times{unanswered}"
     return {"what": what, "goal": asked, "measured": measured, "met": min(known) >= goal}

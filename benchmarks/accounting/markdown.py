@@ -21,24 +21,33 @@ def accounting_section(figures: Figures) -> list[str]:
         "",
         *goals_table(figures["goals"]),
         "",
-        "One epsilon: each peer's number, and its time over ours. ⚠ marks a number below our certified lower end: less",
-        "privacy loss than there is.",
+        "This table has the epsilon of training runs. A peer's cell has its number, and its time divided by ours. ⚠",
+        "marks a number below our certified lower end: it claims less privacy loss than there is.",
         "",
         *markdown_table(
             ["noise, q, steps, delta", "ours", "ms", *rows[0]["peers"]], [_epsilon_row(row) for row in rows]
         ),
         "",
-        "One noise multiplier for a target, its time over ours, and the epsilon that it leaves unused.",
+        "This table has the noise multipliers that meet a target. A peer's cell has its number, its time divided by "
+        "ours, and the part of the target's epsilon that the noise leaves unused. ⚠ marks noise that misses "
+        "the target.",
         "",
         *markdown_table(
             ["q, steps, epsilon, delta", "ours", "ms", *figures["calibration"][0]["peers"]],
             [_calibration_row(row) for row in figures["calibration"]],
         ),
         "",
-        "Fixed-size batches without replacement, replace_one: our certified interval beside dp-accounting's event.",
+        "This table is about batches of b of n records, drawn without replacement, under replace_one. Our certified "
+        "interval of epsilon stands beside the epsilon of dp-accounting's event for such batches.",
         "",
         *markdown_table(
-            ["noise, b of n, steps, delta", "ours", "dp-accounting's event", "over ours", "its time over ours"],
+            [
+                "noise, b of n, steps, delta",
+                "ours",
+                "dp-accounting's event",
+                "its epsilon over ours",
+                "its time over ours",
+            ],
             [_fixed_size_row(row) for row in figures["fixed_size"]],
         ),
         "",
@@ -53,8 +62,8 @@ def _introduction(figures: Figures) -> Iterator[str]:
     python = f"Python {versions['python']}, NumPy {versions['numpy']}, SciPy {versions['scipy']}"
     yield f"`make bench-accounting`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},"
     yield f"{python}, {peers}."
-    yield "One process and one thread, in turns: a ratio is the median over rounds of their time over ours."
-    yield "Everything, each case included: [accounting.json](../benchmarks/results/accounting.json)."
+    yield "All libraries run in one process and one thread, in turns. A ratio of times is a library's time over ours."
+    yield "All figures, with every case, are in [accounting.json](../benchmarks/results/accounting.json)."
 
 
 def _epsilon_row(row: Figures) -> list[str]:
@@ -93,22 +102,23 @@ def _remarks(figures: Figures) -> Iterator[str]:
     peer, wide = width["peer"], width["specs"] - width["narrow"]
     yield (
         f"- Of {width['specs']} random runs over the whole range (noise 0.05 to 1e3, q 1e-8 to 1, 1 to 1e8 steps, "
-        f"delta 1e-30 to 0.5), {width['narrow']} intervals are narrow; {wide} are sound, wider, and listed. "
-        f"{peer['name']} has no finite number for {peer['without_a_finite_number']} of {peer['specs']} of them."
+        f"delta 1e-30 to 0.5), {width['narrow']} intervals are as narrow as the goal asks. The other {wide} are "
+        f"correct but wider, and `accounting.json` lists them. {peer['name']} was asked about {peer['specs']} of the "
+        f"runs, and has no finite number for {peer['without_a_finite_number']}."
     )
     yield (
-        f"- Few participations: median {slow['median_epsilon_milliseconds']:.1f} ms for one epsilon, "
-        f"{slow['median_delta_milliseconds']:.1f} ms for one delta; dp-accounting's PLD takes "
-        f"{slow['median_ratio']:.1f} times ours in the median."
+        "- For runs with fewer than two expected participations, our median time is "
+        f"{slow['median_epsilon_milliseconds']:.1f} ms for an epsilon and {slow['median_delta_milliseconds']:.1f} ms "
+        f"for a delta. The median of dp-accounting's PLD time over ours is {slow['median_ratio']:.1f}."
     )
     for row in figures["disputes"]:
         if row.get("verdict") in ("below", "infinite", "nan") or "error" in row:
             said = row.get("error") or _number(row["value"])
-            certified = f"certified {_number(row['ours']['lower'])} to {_number(row['ours']['upper'])}"
-            yield f"- {row['question']}: {row['peer']} says {said}; {certified}."
+            certified = f"{_number(row['ours']['lower'])} to {_number(row['ours']['upper'])}"
+            yield f"- {row['question']}: {row['peer']} answers {said}; our certified interval is {certified}."
     for name, reason in figures["unavailable"].items():
-        yield f"- Not in the tables: {name} ({reason})."
-    yield "- Opacus' accountants run without torch, which they do not use: see `benchmarks/accounting/peers.py`."
+        yield f"- Not in the tables, since it does not run here: {name} ({reason})."
+    yield "- Opacus' accountants do not need torch, and run without it here (`benchmarks/accounting/peers.py`)."
 
 
 def _milliseconds(row: Figures) -> str:

@@ -212,13 +212,13 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     wider = [row for row in rows if row["now"]["upper"] > row["first"]["upper"] * (1.0 + 1e-6)]
     return [
         {
-            "what": "intervals of pairs that were not known to be attained, below 1 %",
+            "what": "intervals narrower than 1 %, of those whose upper end no known pair of data sets attained",
             "goal": f"all {len(rows)}",
             "measured": f"{len(rows) - len(wide)}",
             "met": not wide,
         },
         {
-            "what": "upper ends above those that were measured first",
+            "what": "upper ends that are above the upper end measured first",
             "goal": "none",
             "measured": f"{len(wider)}",
             "met": not wider,
@@ -228,9 +228,15 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def widths_section(figures: Mapping[str, Any]) -> Iterator[str]:
     """Return the lines of the page."""
-    yield f"Intervals of epsilon where attained pairs are hard to find (`{figures['command']}`, {figures['date']},"
-    yield f"{report.commit_of(figures)}; {figures['machine']['cpu']}). A width is (upper - lower) / max(1, upper). "
-    yield f"First is commit {figures['first_commit'][:10]}."
+    yield (
+        "In these cases it is hard to find neighbouring data sets whose privacy loss comes close to the upper end, so "
+        f"the certified intervals of epsilon were wide (`{figures['command']}`, {figures['date']},"
+    )
+    yield f"{report.commit_of(figures)}; {figures['machine']['cpu']}). A width is (upper - lower) / max(1, upper)."
+    yield (
+        f"The column *first* has the interval at commit {figures['first_commit'][:10]}, and the column *now* the "
+        "present interval."
+    )
     yield ""
     yield from report.goals_table(figures["goals"])
     yield ""

@@ -103,16 +103,18 @@ def correlated_defaults_section(figures: Mapping[str, Any]) -> list[str]:
     rows = _rows(figures)
     missing = [name for name in TUNED_ON if name not in figures["sets"]]
     return [
-        f"`{figures['command']}`, {figures['date']}, {commit_of(figures)}. `dp_bandmf` with momentum {MOMENTUM:g} and "
-        f"the number of bands that its calibrator chooses, in {STEPS} steps, beside what the preset chooses, on the "
-        "sets that its rules may be tuned on. With large batches (a quarter of the records), the preset takes full "
-        "batches. With a few epochs (batches of a 64th), and at the edge of what is small enough for full batches "
-        "(batches of an eighth), it takes DP-Adam on batches of that size. A step size is a multiple of the one that "
-        "the preset has for `dp_bandmf`. Accuracy or R^2, mean and standard error over five seeds, at the edge over "
-        f"{len(SEEDS_OF_LARGE)}.",
+        f"`{figures['command']}`, {figures['date']}, {commit_of(figures)}. `dp_bandmf` has correlated noise. "
+        f"Here it has momentum {MOMENTUM:g}, {STEPS} steps, and the number of bands that its calibrator chooses. It is "
+        "compared with the preset's own choice, on the sets on which the preset may be tuned, in three cases. In the "
+        "case *large batches*, `dp_bandmf` takes batches of a quarter of the records, and the preset full batches. In "
+        "the case *a few epochs*, both take batches of a 64th of the records. In the case *the edge*, both take "
+        "batches of an eighth, and the data are almost small enough for full batches. In the last two cases the preset "
+        "takes DP-Adam. Step sizes are multiples of the one that the preset has for `dp_bandmf`. A score is an "
+        f"accuracy or R^2. Its mean and standard error are over five seeds, or over {len(SEEDS_OF_LARGE)} in the "
+        "case *the edge*.",
         *([f"Not measured: {', '.join(missing)}."] if missing else []),
         "",
-        f"How often correlated noise is better or worse than the preset by {SURE:g} standard errors:",
+        f"This table counts how often correlated noise is better or worse than the preset by {SURE:g} standard errors.",
         "",
         *markdown_table(
             ["case", "step size", "better", "worse", "of", "largest gain", "largest loss"],

@@ -22,11 +22,12 @@ def defaults_section(figures: Mapping[str, Any]) -> list[str]:
         for epsilon in found["preset"]
     ]
     return [
-        f"`{figures['command']}`. Scores on rows that nothing was trained on, mean and standard error over five seeds: "
-        "accuracy, or R^2 of `linear_regression`.",
+        f"`{figures['command']}`. A run whose request names only data, model and target is compared with the best of "
+        "50 settings that were chosen by hand (the grid). A score is the accuracy on rows on which nothing was "
+        "trained, or R^2 for `linear_regression`. Each cell has its mean and standard error over five seeds.",
         *_when(figures["sets"]),
         *_of_opacus(figures),
-        "Everything: [defaults.json](../benchmarks/results/defaults.json).",
+        "All figures are in [defaults.json](../benchmarks/results/defaults.json).",
         "",
         *goals_table(figures["goals"]),
         "",
@@ -37,7 +38,7 @@ def defaults_section(figures: Mapping[str, Any]) -> list[str]:
                 "epsilon",
                 "preset",
                 "grid's best",
-                "of it",
+                "the grid's best setting",
                 "Opacus, its example",
                 "Opacus, best of six",
                 "scikit-learn, not private",
@@ -56,8 +57,8 @@ def _when(sets: Mapping[str, Any]) -> Iterator[str]:
     for name, found in sets.items():
         if found["finalists"] < FINALISTS:
             yield (
-                f"On {name}, the {found['finalists']} settings that one seed ranks first had all seeds, elsewhere "
-                f"{FINALISTS}: that may miss the grid's best."
+                f"On {name}, only the best {found['finalists']} settings with one seed were run with all seeds; on "
+                f"most other sets, {FINALISTS}. This may miss the grid's best setting."
             )
 
 
@@ -67,9 +68,10 @@ def _of_opacus(figures: Mapping[str, Any]) -> Iterator[str]:
         yield "Opacus was not run."
         return
     yield (
-        "Opacus had the same budget, with its MNIST example's setting (SGD with step size 0.1, ten epochs, Poisson "
-        "batches of 64) and with the best of six by the seed 0 (SGD and Adam, batches of 64 and of an eighth of the "
-        "records), all clipped at 1. The epsilons are in parentheses."
+        "Opacus had the same budget. It was run with the setting of its MNIST example (SGD with step size 0.1, ten "
+        "epochs, Poisson batches of 64), and with the best of six settings, which were compared with seed 0 (SGD and "
+        "Adam, batches of 64 and of an eighth of the records). The clip threshold is always 1. In the next lines, the "
+        "epsilons stand in parentheses."
     )
     yield from _by_provenance(
         (provenance, f"{name} ({', '.join(epsilon for epsilon, _ in together)})")

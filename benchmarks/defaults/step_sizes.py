@@ -73,13 +73,15 @@ def step_sizes_section(figures: Mapping[str, Any]) -> list[str]:
     rows = [(name, epsilon, each) for name, found in figures["sets"].items() for epsilon, each in found.items()]
     missing = [name for name in TUNED_ON if name not in figures["sets"]]
     return [
-        f"`{figures['command']}`, {figures['date']}, {commit_of(figures)}. The preset's plans with their step size "
-        "multiplied, on the sets that its rules may be tuned on. "
-        "Accuracy or R^2, mean over five seeds; the error is the largest standard error of the row. The noise is the "
-        "standard deviation in a coordinate of a step's mean gradient, over the clip threshold.",
+        f"`{figures['command']}`, {figures['date']}, {commit_of(figures)}. The preset's plans are run with their step "
+        "size times several factors, on the sets on which the preset may be tuned. "
+        "A score is an accuracy or R^2, the mean over five seeds. *Error* is the largest standard error of the row. "
+        "*Noise* is the standard deviation of the noise on each coordinate of a step's mean gradient, divided by the "
+        "clip threshold.",
         *([f"Not measured: {', '.join(missing)}."] if missing else []),
         "",
-        "What a factor would gain that is chosen by hindsight on the scored rows, read between the measured factors:",
+        "This table shows what the best factors would gain if they were chosen by hindsight, on the scored rows "
+        "themselves. Scores between the measured factors are interpolated.",
         "",
         *markdown_table(
             ["factor of the step size", "mean score", "largest gain over the preset", "largest loss"],

@@ -14,14 +14,14 @@ OVER_CUPY = 1.3
 
 def gpu_section(figures: Figures) -> list[str]:
     """Return the lines of the section. If nothing was measured, it is one sentence."""
-    asked = f"a private step at most {figures['goal']:g} times CuPy's own step without privacy"
+    asked = f"that a private step takes at most {figures['goal']:g} times as long as a step without privacy in CuPy"
     if not figures["ran"]:
-        return [f"`make bench-gpu` ({asked}): not run: no GPU."]
+        return [f"The goal of `make bench-gpu` is {asked}. It was not run: no GPU."]
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     commit = commit_of(figures)
     return [
         f"`make bench-gpu`, {figures['date']}, {commit}, on {figures['gpu']}; {versions}.",
-        f"Asked: {asked}. Measured in turns, with two of the host's cores; everything: "
+        f"The goal is {asked}. The sides are measured in turns, with two of the host's cores. All figures are in "
         "[gpu.json](../benchmarks/results/gpu.json).",
         "",
         *markdown_table(

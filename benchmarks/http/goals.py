@@ -28,7 +28,8 @@ def _new(row: Mapping[str, Any]) -> dict[str, Any]:
 def _remembered(remembered: Mapping[str, Any], headline: str) -> dict[str, Any]:
     ratio, bare = remembered["over_bare"][headline]["ratio"], remembered["bare"][headline]
     return {
-        "what": f"a remembered calibration over a bare FastAPI endpoint (`{headline}`) that answers as many bytes",
+        "what": "rate of remembered calibrations, over that of a bare FastAPI endpoint "
+        f"(`{headline}`) that answers with as many bytes",
         "goal": f"at least {OVER_BARE:g}",
         "measured": f"{ratio:.2f} ({remembered['http']['per_second']:.0f} and {bare['per_second']:.0f} a second)",
         "met": ratio >= OVER_BARE,

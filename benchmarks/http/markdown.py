@@ -16,13 +16,14 @@ def http_section(figures: Figures) -> list[str]:
     commit = commit_of(figures)
     return [
         f"`make bench-http`, {figures['date']}, {commit}; {versions}.",
-        f"One server process with one core for all that it starts; {figures['connections']} kept connections from "
-        "another core, each asking again",
-        "as soon as it is answered; the engine has the server's core. Measured in turns: a ratio is the median over "
-        f"{figures['rounds']} rounds",
-        "of ours over theirs. CPU time is that of one connection's requests, by all processes of the server. The load",
-        f"average was {figures['load_average_before']:.1f} before.",
-        "Everything, each round included: [http.json](../benchmarks/results/http.json).",
+        "One server process, with everything that it starts, has one core. The load comes from another core over "
+        f"{figures['connections']} open connections, each of which sends its next request",
+        "as soon as it has an answer. The engine alone is measured on the server's core. All are measured in turns, "
+        f"and a ratio is the median over {figures['rounds']} rounds",
+        "of the service's rate over that of the other side. CPU times are measured with one connection, and count all "
+        "processes of the server.",
+        f"The load average was {figures['load_average_before']:.1f} before.",
+        "All figures, with each round, are in [http.json](../benchmarks/results/http.json).",
         "",
         *goals_table(figures["goals"]),
         "",

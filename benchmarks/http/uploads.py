@@ -76,15 +76,15 @@ def measure(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return ``{"what", "goal", "measured", "met"}`` for elapsed times and for CPU times."""
     npz, csv = figures["files"]["npz"], figures["files"]["csv"]
-    upload = f"an upload of {figures['rows']} x {figures['features']} as NPZ, over the same rows as CSV"
+    upload = f"an upload of {figures['rows']} x {figures['features']} as NPZ, over that of the same rows as CSV"
     return [
         {
-            "what": f"{words} of {upload}",
+            "what": f"{words} for {upload}",
             "goal": f"at most {GOAL:g}",
             "measured": f"{npz[name] / csv[name]:.3f} ({npz[name]:.2f} s and {csv[name]:.1f} s)",
             "met": npz[name] <= GOAL * csv[name],
         }
-        for name, words in (("seconds", "the whole time"), ("cpu_seconds", "CPU time of the server"))
+        for name, words in (("seconds", "whole time"), ("cpu_seconds", "CPU time of the server"))
     ]
 
 
@@ -97,11 +97,12 @@ def uploads_section(figures: Mapping[str, Any]) -> list[str]:
     ]
     return [
         f"`make bench-http`, {figures['date']}, {report.commit_of(figures)}; {versions}.",
-        "Private rows of pixels, of which four in five are 0; NPZ, CSV and NPZ in each of "
-        f"{figures['rounds']} rounds. Medians, from the first byte to the answer; the CPU time is that of all",
-        f"processes of the server. The load average was {figures['load_average_before']:.1f} before, on "
-        f"{figures['machine']['cores']} cores: at more than one a core, whole times are longer than the service takes.",
-        "Everything: [uploads.json](../benchmarks/results/uploads.json).",
+        "The rows are private and consist of pixels, four in five of which are 0. Each of "
+        f"{figures['rounds']} rounds uploads them as NPZ, as CSV, and as NPZ again.",
+        "The whole time runs from the first byte to the answer. The CPU time counts all processes of the server. Both "
+        f"are medians. The load average was {figures['load_average_before']:.1f} before, on "
+        f"{figures['machine']['cores']} cores.",
+        "All figures are in [uploads.json](../benchmarks/results/uploads.json).",
         "",
         *report.goals_table(figures["goals"]),
         "",

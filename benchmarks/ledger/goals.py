@@ -47,11 +47,11 @@ def _processes(number: int) -> str:
 def _hot_budget(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
     threads, processes = rows[0]["threads"], rows[0]["processes"]
     return {
-        "what": f"one budget, {threads} threads in {processes} processes: admitted exactly what fits; commands that "
-        "the database made anyone try again",
+        "what": f"one budget, {threads} threads in {processes} processes: whether exactly as much is admitted as "
+        "fits; commands that the database made a client repeat",
         "goal": "exactly; 0",
         "measured": "; ".join(
-            f"{row['filter']}: {'exactly' if row['exact'] else 'NOT what fits'}, {row['retries']} "
+            f"{row['filter']}: {'exactly' if row['exact'] else 'NOT exactly'}, {row['retries']} "
             f"({row['admitted_per_second']:.0f} admitted a second)"
             for row in rows
         ),

@@ -19,10 +19,10 @@ def ledger_section(figures: Figures) -> list[str]:
         "",
         *goals_table(figures["goals"]),
         "",
-        f"Reserve and commit over {throughput['budgets']} budgets in process. A command's effect, its entry in the "
-        "budget's chain and its",
-        "idempotency record are on the disk together before it is answered; commands that meet in a process share a "
-        "transaction.",
+        f"This table has commands that reserve from {throughput['budgets']} budgets and commit, without HTTP. Before a "
+        "command is answered, its effect,",
+        "its entry in the budget's chain and its idempotency record are on the disk, in one transaction. Commands that "
+        "arrive together in a process share a transaction.",
         "",
         *markdown_table(
             ["", "pairs a second", "transactions or commands a second", *(f"over pgbench {mode}" for mode in modes)],
@@ -32,9 +32,9 @@ def ledger_section(figures: Figures) -> list[str]:
             ],
         ),
         "",
-        f"The same over HTTP, one server process and {http['connections']} kept connections, beside a bare FastAPI "
-        "endpoint that reads and",
-        "answers a small JSON document and has no database.",
+        f"This table has the same commands over HTTP, with one server process and {http['connections']} connections "
+        "that are kept open. The bare endpoints of FastAPI",
+        "read a small JSON document and answer with one, and have no database.",
         "",
         *markdown_table(
             ["", "requests a second", *(f"over bare `{row['endpoint']}`" for row in http["bare"])],
@@ -44,10 +44,11 @@ def ledger_section(figures: Figures) -> list[str]:
             ],
         ),
         "",
-        "Reading a short history and a long one over HTTP: milliseconds, and the long one's time over the short one's.",
+        "This table has the milliseconds to read a budget with a short history and one with a long history over HTTP, "
+        "and their ratio.",
         "",
         *markdown_table(
-            ["database, entries", "the budget", "with its report", "its first page of entries", "its last"],
+            ["database, entries", "the budget", "with its report", "first page of entries", "last page of entries"],
             [_reading_row(row) for row in figures["reading"]],
         ),
         "",
@@ -62,15 +63,16 @@ def _introduction(figures: Figures) -> Iterator[str]:
     yield f"`make bench-ledger`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},"
     yield f"Python {versions['python']}, {others},"
     yield (
-        f"PostgreSQL {postgresql['server_version']} as it comes (fsync {postgresql['fsync']}, synchronous_commit "
-        f"{postgresql['synchronous_commit']}, {postgresql['fdatasync_milliseconds']} ms for fdatasync)."
+        f"PostgreSQL {postgresql['server_version']} with its default settings (fsync {postgresql['fsync']}, "
+        f"synchronous_commit {postgresql['synchronous_commit']}, {postgresql['fdatasync_milliseconds']} ms for "
+        "fdatasync)."
     )
     yield (
         "Client and server share the cores; the load average was "
-        f"{figures['load_average_before']:.1f} before. Measured in turns:"
+        f"{figures['load_average_before']:.1f} before. The sides are measured in turns,"
     )
-    yield "a ratio is the median over rounds of ours over theirs."
-    yield "Everything, each round included: [ledger.json](../benchmarks/results/ledger.json)."
+    yield "and a ratio is our rate over that of the other side."
+    yield "All figures, with each round, are in [ledger.json](../benchmarks/results/ledger.json)."
 
 
 def _pgbench_row(row: Figures, modes: Sequence[str]) -> list[str]:
@@ -110,9 +112,9 @@ def _remarks(figures: Figures) -> Iterator[str]:
             f"{row['admitted']} reservations admitted and committed, {row['admitted_per_second']:.0f} a second, "
             f"{row['denied']} denied; "
             + (
-                "what was admitted is exactly what fits"
+                "exactly as much was admitted as fits"
                 if row["exact"]
-                else "what was admitted is **not** exactly what fits"
+                else "**not** exactly as much was admitted as fits"
             )
             + f"; {row['retries']} serialization failures, deadlocks and lock time-outs in the server's log."
         )
@@ -120,8 +122,8 @@ def _remarks(figures: Figures) -> Iterator[str]:
     yield f"- The process that makes the HTTP load takes at most {100 * busiest:.0f} % of a core."
     real = figures["reading"][0]["entries_by_single_commands"]
     yield (
-        f"- The histories that are read: the first {real} entries were made by single commands, the rest repeats them "
-        "in bulk, chained by the ledger's own hash (`benchmarks/ledger/filling.py`)."
+        f"- In the histories that are read, single commands made the first {real} entries. The other entries repeat "
+        "these in bulk, and are chained by the ledger's own hash (`benchmarks/ledger/filling.py`)."
     )
 
 

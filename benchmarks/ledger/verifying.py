@@ -63,11 +63,11 @@ def goals(figures: dict[str, Any]) -> list[dict[str, Any]]:
     seconds = [row["verify"]["wall_seconds"] for row in figures["verification"]]
     return [
         {
-            "what": f"verification of {figures['entries']} entries, their tree included",
+            "what": f"time to verify {figures['entries']} entries, with their tree",
             "goal": f"under {GOAL_S:g} s",
             "measured": ", ".join(
                 f"{row['verify']['wall_seconds']:.0f} s ({row['database']}; {row['verify']['cpu_seconds']:.0f} s of "
-                f"processor time, load {row['load_average_before']:.1f} before)"
+                f"CPU time, load average {row['load_average_before']:.1f} before)"
                 for row in figures["verification"]
             ),
             "met": max(seconds) < GOAL_S,
@@ -82,7 +82,7 @@ def verification_section(figures: Mapping[str, Any]) -> list[str]:
     return [
         f"`{figures['command']}`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},",
         f"{', '.join(f'{name} {version}' for name, version in versions.items())}.",
-        "Everything: [verification.json](../benchmarks/results/verification.json).",
+        "All figures are in [verification.json](../benchmarks/results/verification.json).",
         "",
         *report.goals_table(figures["goals"]),
     ]

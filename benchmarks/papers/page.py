@@ -63,8 +63,8 @@ def papers_section(figures: Figures) -> list[str]:
     """Return the lines of docs/measured.md that name the reproductions and link to their page."""
     names = len(figures["reproductions"])
     return [
-        f"`make bench-papers` runs {names} theorems and experiments of the papers in their own settings. Measured risk",
-        "beside explicit bound, slopes and plots: [the theorems, run](algorithms/reproductions.md).",
+        f"`make bench-papers` runs {names} theorems and experiments of the papers in their own settings. The page",
+        "[the theorems, run](algorithms/reproductions.md) shows each measured risk beside its bound, slopes and plots.",
     ]
 
 

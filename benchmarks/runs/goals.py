@@ -15,7 +15,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _dispatch(dispatch: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "what": "a run on public data, from its answer to its end, less its training",
+        "what": "time from the answer to the end of a run on public data, less the time of its training",
         "goal": f"below {DISPATCH_MS:g} ms",
         "measured": f"{dispatch['overhead']:.1f} ms (median of {dispatch['runs']} runs; the largest "
         f"{dispatch['largest_overhead']:.0f})",

@@ -13,9 +13,9 @@ def runs_section(figures: Mapping[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     commit = commit_of(figures)
     return [
-        f"`make bench-runs`, {figures['date']}, {commit}, {figures['cores']} cores that service, scheduler and "
+        f"`make bench-runs`, {figures['date']}, {commit}, {figures['cores']} cores that service and "
         f"workers share; {versions}.",
-        "Everything: [runs.json](../benchmarks/results/runs.json).",
+        "All figures are in [runs.json](../benchmarks/results/runs.json).",
         "",
         *goals_table(figures["goals"]),
     ]

@@ -105,7 +105,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return ``{"what", "goal", "measured", "met"}`` for each size."""
     return [
         {
-            "what": f"the most memory of a worker that trains on {each['rows']} x {each['features']} rows",
+            "what": f"largest memory of a worker that trains on {each['rows']} x {each['features']} rows",
             "goal": f"at most {(each['stated_bytes'] + ALLOWANCE) / 1e9:.2f} GB, as stated",
             "measured": f"{each['worker_peak_bytes'] / 1e9:.2f} GB",
             "met": each["worker_peak_bytes"] <= each["stated_bytes"] + ALLOWANCE,
@@ -130,8 +130,9 @@ def memory_section(figures: Mapping[str, Any]) -> list[str]:
     header = ["rows", "slots", "upload", "`run_memory_bytes`", "worker's peak", "largest process of the upload"]
     return [
         f"`python -m benchmarks.runs.memory`, {figures['date']}, {report.commit_of(figures)}.",
-        f"Private rows of `uint8` in an NPZ archive; a run of {STEPS} steps that names data, model and target.",
-        "Everything: [memory.json](../benchmarks/results/memory.json).",
+        f"An NPZ archive with private rows of `uint8` is uploaded. A run of {STEPS} steps then trains on them, with a "
+        "request that names only data, model and target.",
+        "All figures are in [memory.json](../benchmarks/results/memory.json).",
         "",
         *report.goals_table(figures["goals"]),
         "",

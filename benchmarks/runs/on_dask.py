@@ -206,13 +206,13 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     runs = figures["runs"]
     return [
         {
-            "what": f"{runs} short runs on one Dask worker over the same on two, a core pinned to each",
+            "what": f"time of {runs} short runs on one Dask worker over the time on two, with a core pinned to each",
             "goal": f"at least {GOAL:g} times as long",
             "measured": f"{figures['ratio']:.2f} ({figures['one']:.1f} s and {figures['two']:.1f} s)",
             "met": figures["ratio"] >= GOAL,
         },
         {
-            "what": f"how often the rows reached a worker that {runs} runs trained on",
+            "what": f"how often a worker received the rows on which {runs} runs trained",
             "goal": "once",
             "measured": f"{figures['most_arrivals']} at most",
             "met": figures["most_arrivals"] == 1,
@@ -226,11 +226,11 @@ def sharing_section(figures: Mapping[str, Any]) -> list[str]:
     each = ", ".join(f"{ratio:.2f}" for ratio in figures["ratios"])
     return [
         f"`make bench-runs`, {figures['date']}, {report.commit_of(figures)}; {versions}.",
-        f"Service, scheduler and workers share {figures['machine']['cores']} cores. Medians over the rounds, whose",
-        f"ratios are {each}. The load average was {figures['load_average']:.1f}, the benchmark included: above one a "
-        "core, times are also those of other work, and CPU times tell more.",
-        f"The one worker took {figures['divided']:.2f} times as much CPU time as the busier of the two.",
-        "Everything: [sharing.json](../benchmarks/results/sharing.json).",
+        f"Service, scheduler and workers share {figures['machine']['cores']} cores. Times are medians over the rounds,",
+        f"in which the ratios were {each}. The load average was {figures['load_average']:.1f}, which includes the "
+        "benchmark. If it is above the number of cores, CPU times say more than elapsed times:",
+        f"the single worker took {figures['divided']:.2f} times as much CPU time as the busier of the two.",
+        "All figures are in [sharing.json](../benchmarks/results/sharing.json).",
         "",
         *report.goals_table(figures["goals"]),
     ]

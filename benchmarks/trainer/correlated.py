@@ -51,7 +51,8 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
     """Return the goals of time."""
     return [
         {
-            "what": f"noise of a step with {BANDS} bands over independent noise, {row['dimension']} parameters",
+            "what": f"CPU time of a step's noise with {BANDS} bands, over that of independent noise, "
+            f"with {row['dimension']} parameters",
             "goal": f"at most {LARGEST_RATIOS[row['dimension']]:g}",
             "measured": f"{row['ratio']['ratio']:.2f}",
             "met": row["ratio"]["ratio"] <= LARGEST_RATIOS[row["dimension"]],
@@ -103,13 +104,12 @@ def correlated_section(figures: Figures) -> list[str]:
     machine, versions = figures["machine"], figures["versions"]
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     return [
-        f"What correlated noise costs: `make bench-trainer`, {figures['date']}, {report.commit_of(figures)}; "
-        f"one thread of {machine['cpu']},",
-        f"Python {versions['python']}, {others}. Processor time, in turns, "
-        f"{figures['noise'][0]['ratio']['rounds']} rounds; a ratio is the median over the rounds. "
+        f"`make bench-trainer`, {figures['date']}, {report.commit_of(figures)}; one thread of {machine['cpu']},",
+        f"Python {versions['python']}, {others}. Times are CPU times, measured in turns; "
+        f"a ratio is the median over {figures['noise'][0]['ratio']['rounds']} rounds. "
         f"The load average was {figures['load_average_before']:.1f} before.",
         *(
-            f"Goal: {goal['what']} {goal['goal']}; measured {goal['measured']}: "
+            f"Goal: {goal['what']}: {goal['goal']}. Measured: {goal['measured']}: "
             f"{'met' if goal['met'] else '**missed**'}."
             for goal in figures["goals"]
         ),

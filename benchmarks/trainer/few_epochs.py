@@ -112,8 +112,8 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
             least = 2.0 if epsilon == max(EPSILONS) else -2.0
             found.append(
                 {
-                    "what": f"accuracy on held-out {training['name']} over dp_sgd's, epsilon {epsilon:g}, in standard "
-                    "errors",
+                    "what": f"gain in accuracy on held-out {training['name']} over dp_sgd, at epsilon {epsilon:g}, in "
+                    "standard errors",
                     "goal": f"at least {least:g}",
                     "measured": f"{own['accuracy']:.4f} - {other['accuracy']:.4f} = {gain / error:+.1f} x {error:.4f}",
                     "met": gain >= least * error,
@@ -218,14 +218,15 @@ def few_epochs_section(figures: Figures) -> list[str]:
     versions = figures["versions"]
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     return [
-        f"What correlated noise gives: `make bench-trainer`, {figures['date']}, {commit_of(figures)}; "
-        f"Python {versions['python']}, {others}. Softmax regression in few epochs,",
-        f"clip threshold 1, delta {DELTA:g}. Each side has the step size that is best on held-out rows with seeds that",
-        "no figure is of. With momentum and one band, noise is independent: what it gains over dp_sgd is momentum's,",
-        "and the rest is the correlation's. The images are digits that were turned, stretched and moved at random;",
-        "those that are held out are of other digits.",
+        f"`make bench-trainer`, {figures['date']}, {commit_of(figures)}; Python {versions['python']}, {others}.",
+        f"A softmax regression is trained in few epochs with clip threshold 1 and delta {DELTA:g}. Each row has the "
+        "step size with the best accuracy on held-out rows, which was chosen with seeds that the table does not use.",
+        "With one band the noise is independent. So what one band gains over dp_sgd comes from momentum, and what more "
+        "bands gain on top of it comes from the correlation.",
+        "The images are digits that were turned, stretched and moved at random.",
+        "Held-out images come from other digits than training images.",
         *(
-            f"Goal: {goal['what']} {goal['goal']}; measured {goal['measured']}: "
+            f"Goal: {goal['what']}: {goal['goal']}. Measured: {goal['measured']}: "
             f"{'met' if goal['met'] else '**missed**'}."
             for goal in figures["goals"]
         ),

@@ -43,7 +43,7 @@ def _of(rows: Sequence[Mapping[str, Any]], model: str) -> list[Mapping[str, Any]
 def _over_torch(model: str, batches: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     most, ratio = OVER_TORCH[model], BATCHES[batches]
     return {
-        "what": f"{NAMES[model]}: time of a private step, {batches}, over a plain torch SGD step's",
+        "what": f"{NAMES[model]}: time of a private step, {batches}, over that of a plain torch SGD step",
         "goal": f"at most {most:g}",
         "measured": _measured(rows, ratio),
         "met": all(row["ratios"][ratio]["ratio"] <= most for row in rows),
@@ -71,7 +71,7 @@ def _ghost(model: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _memory(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        "what": "peak memory of the whole process over plain torch's, same data and steps",
+        "what": "peak memory of the whole process over plain torch's, with the same data and steps",
         "goal": f"at most {MEMORY_OVER_TORCH:g}",
         "measured": ", ".join(f"{row['over_torch']:.2f} ({row['model']}, {row['batch_size']})" for row in rows),
         "met": all(row["over_torch"] <= MEMORY_OVER_TORCH for row in rows),

@@ -38,15 +38,16 @@ def trainer_section(figures: Figures) -> list[str]:
         "",
         *goals_table(figures["goals"]),
         "",
-        "Milliseconds a step, and what a step of each takes in the same round over plain torch's or over ours.",
+        "The first columns have the milliseconds for a step. The last columns have ratios of these times in the same "
+        "round.",
         "",
         *markdown_table(
             ["model, batch size", *SIDES.values(), *RATIOS.values()],
             [_speed_row(row) for row in figures["speed"]],
         ),
         "",
-        "Largest resident memory of a fresh process, MiB; in brackets without what its libraries take before the data "
-        "are read.",
+        "This table has the largest resident memory of a fresh process in MiB. The number in parentheses leaves out "
+        "the memory that the process had before it read the data.",
         "",
         *markdown_table(
             ["model, batch size", *SIDES.values(), "ours over torch"],
@@ -67,13 +68,13 @@ def _introduction(figures: Figures) -> Iterator[str]:
     yield f"Python {versions['python']}, {others}."
     yield (
         f"{data['rows']} rows of {data['features']} features, {data['classes']} classes, {data['dtype']}. Each side "
-        f"has a process of its own with {cores} threads;"
+        f"has a process of its own with {cores} threads."
     )
     yield (
-        f"the load average was {figures['load_average_before']:.1f} before. Measured in turns, {rounds} rounds: a "
-        "ratio is the median over the rounds."
+        f"The load average was {figures['load_average_before']:.1f} before. The sides are measured in turns, and a "
+        f"ratio is the median over {rounds} rounds."
     )
-    yield "Everything, each round included: [trainer.json](../benchmarks/results/trainer.json)."
+    yield "All figures, with each round, are in [trainer.json](../benchmarks/results/trainer.json)."
 
 
 def _speed_row(row: Figures) -> list[str]:
@@ -101,27 +102,28 @@ def _ratio(found: Figures) -> str:
 def _remarks(figures: Figures) -> Iterator[str]:
     steps = figures["memory"][0]["steps"]
     yield (
-        "- Ours is one turn of `trainer.run`'s own loop: sampling and exact noise from a cryptographic generator, "
-        "clipping, the update, progress."
+        "- Our step is one turn of the loop in `trainer.run`. It includes sampling and exact noise from a "
+        "cryptographic generator, clipping, the update, and the report of progress."
     )
     yield (
-        "- Our Poisson batches are padded, so that the time of a step does not tell how many records it drew. The "
+        "- Our Poisson batches are padded, so that the time of a step does not reveal how many records it drew. The "
         "probability that any step of a run exceeds the padded size is at most 2^-60. Batches that are cut "
         f"(`truncated_poisson`, at {CUT_AFTER:g} standard deviations above the mean) need less padding. With 60000 "
         "records, noise 1 and 1000 steps, the cut raises epsilon by 0.3 % in batches of 256, and by 0.02 % in batches "
-        "of 1024. Batches of a fixed size (`without_replacement`), like torch's, need no padding; they are accounted "
-        "under the replace relations."
+        "of 1024. Batches of a fixed size (`without_replacement`) need no padding, like torch's. They are accounted "
+        "for under the replace relations."
     )
     yield (
-        "- Torch takes batches of exactly the size, drawn with replacement. Opacus samples by Poisson, from torch's "
-        "statistical generator, its default; no accountant is attached. All three gather rows by one `index_select`, "
-        "the fastest way: with their own data loaders they are slower."
+        "- Plain torch draws batches of exactly the given size, with replacement. Opacus draws Poisson batches from "
+        "its default, torch's statistical generator, and has no accountant attached. Plain torch and both ways of "
+        "Opacus gather rows by one `index_select`, since their own data loaders are slower."
     )
     yield (
-        "- A round's time is that of many steps together. Before them come half as many that are not timed, so that "
-        "nothing that was prepared between rounds counts."
+        "- Each round times many steps together. Before the timed steps, each side takes half as many steps that are "
+        "not timed, so that work prepared between rounds gives no advantage."
     )
     yield (
-        f"- Memory is the whole process's after {steps} steps: interpreter, libraries, the features as they are read, "
-        "and all that training takes. Ours keeps a copy of the features, torch trains on the array itself."
+        f"- The memory is that of the whole process after {steps} steps: the interpreter, the libraries, the features "
+        "as they are read, and everything that training takes. Our trainer keeps a copy of the features, while torch "
+        "trains on the array itself."
     )

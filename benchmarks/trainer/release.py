@@ -84,7 +84,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
     worst = max(row["ratio"]["ratio"] for row in figures["noise"])
     return [
         {
-            "what": "exact noise: processor time over NumPy's normal variates from AES in counter mode",
+            "what": "CPU time of exact noise, over that of NumPy's normal variates from AES in counter mode",
             "goal": f"at most {OVER_NUMPY:g}",
             "measured": ", ".join(f"{row['ratio']['ratio']:.2f} (K = 2^{row['exponent']})" for row in figures["noise"]),
             "met": worst <= OVER_NUMPY,
@@ -187,15 +187,15 @@ def release_section(figures: Figures) -> list[str]:
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     (goal,) = figures["goals"]
     return [
-        f"What an exact release costs: `make bench-trainer`, {figures['date']}, {report.commit_of(figures)}; "
-        f"one thread of {machine['cpu']},",
-        f"Python {versions['python']}, {others}. Processor time, in turns, "
-        f"{figures['noise'][0]['ratio']['rounds']} rounds; a ratio is the median over the rounds. "
+        f"`make bench-trainer`, {figures['date']}, {report.commit_of(figures)}; one thread of {machine['cpu']},",
+        f"Python {versions['python']}, {others}. Times are CPU times, measured in turns; "
+        f"a ratio is the median over {figures['noise'][0]['ratio']['rounds']} rounds. "
         f"The load average was {figures['load_average_before']:.1f} before.",
-        f"Goal: {goal['what']} {goal['goal']}; measured {goal['measured']}: {'met' if goal['met'] else '**missed**'}.",
+        f"Goal: {goal['what']}: {goal['goal']}. Measured: {goal['measured']}: "
+        f"{'met' if goal['met'] else '**missed**'}.",
         "",
         *markdown_table(
-            ["noise, K in steps of the grid", "ours, ns a number", "NumPy, ns a number", "ours over NumPy"],
+            ["deviation K, in steps of the grid", "ours, ns per number", "NumPy, ns per number", "ours over NumPy"],
             [
                 [
                     f"2^{row['exponent']}",
@@ -207,8 +207,8 @@ def release_section(figures: Figures) -> list[str]:
             ],
         ),
         "",
-        f"A private step, padded batches of {figures['batch_size']} rows on average, beside a plain step in NumPy on "
-        "as many rows: no clipping, no noise, nothing padded.",
+        f"This table has a private step on padded Poisson batches of {figures['batch_size']} rows on average, beside a "
+        "plain step in NumPy on as many rows, without clipping, noise or padding.",
         "",
         *markdown_table(
             ["model, dtype", "private, ms", "plain, ms", "private over plain"],

@@ -1,6 +1,7 @@
-"""Writes the generated pages of this folder: `python -m docs.algorithms.generate`.
+"""`python -m docs.algorithms.generate` writes the generated pages of this folder.
 
-README.md is committed, and a test compares it. The pages of the algorithms repeat their modules and are not committed.
+README.md is committed, and a test compares it with what this module writes. The pages of the algorithms repeat the
+docstrings of the calibrators and are not committed.
 """
 
 from __future__ import annotations

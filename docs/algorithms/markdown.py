@@ -1,8 +1,7 @@
-r"""Markdown as GitHub renders it: tables, and formulas that its escapes leave alone.
+r"""This module writes Markdown for GitHub: tables, and formulas that GitHub renders as they are meant.
 
-Between plain dollars, GitHub's Markdown takes ``\,`` and ``\{`` for escapes before it reads the formula. It leaves
-formulas alone if they are between dollars with backticks, or in blocks of the kind ``math``. So formulas are written in
-these two ways.
+Between plain dollars, GitHub's Markdown reads ``\,`` and ``\{`` as escapes and changes the formula. It does not change
+a formula between dollars with backticks, or in a block of the kind ``math``. So formulas are written in these two ways.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def cell(text: str) -> str:
 
 
 def formula_cell(formula: str) -> str:
-    r"""Return a formula for a table's cell, with bars written by name.
+    r"""Return a formula for a table's cell, in which each bar is written as a command, since a bar would end the cell.
 
     >>> print(formula_cell(r"\|x\| |y|"))
     $`\Vert x\Vert  \vert y\vert `$
@@ -47,7 +46,7 @@ def formula_cell(formula: str) -> str:
 
 
 def inline_raw(formula: str) -> str:
-    """Return a formula within text, with its blanks: a blank ends the name of a command."""
+    """Return a formula within text. Its blanks are kept, since a blank ends the name of a command."""
     return f"$`{formula}`$"
 
 

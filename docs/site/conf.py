@@ -1,6 +1,6 @@
-"""The configuration of Sphinx for `make site`, which makes a site of the pages of docs/ and of the root.
+"""This module configures Sphinx for `make site`, which makes a site from the pages in docs/ and in the root folder.
 
-Nothing is fetched while the site is built or read: formulas become MathML, and fonts are the reader's.
+Nothing is fetched while the site is built or read: formulas become MathML, and the reader's own fonts are used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ include_patterns = [*ROOT_PAGES, "docs/**/*.md", "docs/*.md"]
 exclude_patterns = [f"{path.name}/**" for path in ROOT.iterdir() if path.is_dir() and path.name != "docs"]
 
 myst_heading_anchors = 6
-# Pages may use only what a forge renders, and no extension of this builder.
+# Pages may use only Markdown that code forges render, too, so no extension is enabled.
 myst_enable_extensions: list[str] = []
 highlight_language = "text"
 # Quotes in commands must stay as they are typed.
@@ -45,7 +45,7 @@ html_title = "epsilond"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect what this file adds; Sphinx calls it first."""
+    """Add this project's conversions to Sphinx, which calls this function before it builds."""
     add_math_renderer(app)
     app.connect("source-read", _read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Turns formulas into MathML when the site is built, so that a reader needs no script and no font from elsewhere."""
+"""This module turns formulas into MathML when the site is built, so that a reader needs no script and no font."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_math_renderer(app: Sphinx) -> None:
-    """Let formulas be rendered as `mathml`."""
+    """Register a renderer of formulas with the name `mathml`."""
     app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_block, None))
 
 

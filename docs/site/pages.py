@@ -1,4 +1,4 @@
-"""Translates the pages from a forge's Markdown to MyST, and decides which page of the site is under which."""
+"""This module translates pages from GitHub's Markdown to MyST, and decides under which index each page stands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 INDEX = Path("docs/README.md")
 #: The pages of the algorithms, which `python -m docs.algorithms.generate` makes before the site is built.
 PAGES_OF_ALGORITHMS = Path("docs/algorithms")
-#: Pages outside docs/ to which its pages link.
+#: Pages outside docs/ to which pages in docs/ link.
 ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -22,7 +22,8 @@ _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def as_myst(page: Path, text: str) -> str:
-    """Return a page for MyST: with its formulas, without links to other files, and with the list of pages under it."""
+    """Return a page for MyST. Formulas are translated, links to files that are not pages become plain words, and the
+    list of the pages below is added."""
     # Parts with an odd index are blocks of code.
     parts = _FENCE.split(text)
     parts[::2] = [_without_links_to_files(page, _INLINE_FORMULA.sub(r"{math}`\1`", part)) for part in parts[::2]]
@@ -31,19 +32,20 @@ def as_myst(page: Path, text: str) -> str:
 
 
 def is_page(path: Path) -> bool:
-    """Whether the site has the file as a page."""
+    """Return whether the file is a page of the site."""
     return str(path) in ROOT_PAGES or (path.parts[0] == "docs" and path.suffix == ".md" and (ROOT / path).exists())
 
 
 def _target(page: Path, link: str) -> Path:
-    """Return the target of a link from the root; the module of an algorithm becomes the page that is made from it."""
+    """Return the target of a link, as a path from the root. If the target is the module of an algorithm, return the
+    page that is made from the module."""
     path = Path(os.path.normpath(page.parent / link.partition("#")[0]))
     made = PAGES_OF_ALGORITHMS / f"{path.stem}.md"
     return made if path.parts[0] == "calibrators" and is_page(made) else path
 
 
 def _without_links_to_files(page: Path, text: str) -> str:
-    """Replace each link to a file that is not a page by its words."""
+    """Replace each link to a file that is not a page by the words of the link."""
 
     def words_or_link(link: re.Match[str]) -> str:
         leads = link[2]
@@ -58,14 +60,14 @@ def _without_links_to_files(page: Path, text: str) -> str:
 
 
 def _links(page: Path, text: str) -> list[Path]:
-    """Return the pages to which a text links, in their order."""
+    """Return the pages to which a text links, in the order of the links."""
     found = [link for _, link in _LINK.findall(_FENCE.sub("", text))]
     return [_target(page, link) for link in found if not link.startswith(("http:", "https:", "#"))]
 
 
 @cache
 def _tree() -> dict[Path, list[tuple[str, list[Path]]]]:
-    """Map each index to the pages under it, by section; a page is under the first index that links to it."""
+    """Return the pages under each index page, by section. A page stands under the first index that links to it."""
     known, queue = {INDEX}, deque([INDEX])
     tree: dict[Path, list[tuple[str, list[Path]]]] = {}
     while queue:

@@ -1,9 +1,9 @@
-"""Sites of several versions beside each other: `python -m docs.site.versions BUILT FOLDER VERSION`.
+"""`python -m docs.site.versions BUILT FOLDER VERSION` adds a built site to a folder with sites of several versions.
 
-`make site-version` calls it. The folder has a site for each version, a copy of the newest one as `latest`, and a first
-page that leads there. Each page lists the versions and links to the same page in each; a page of an older version says
-so. The lists are plain HTML and are written again into the pages of every version whenever one is added, so that
-nothing is fetched and no script is needed.
+`make site-version` calls this module. The folder has a site for each version, a copy of the newest site as `latest`,
+and a first page that leads to the copy. Each page lists the versions and links to the same page in each of them. A page
+of an older version says that it is old. The lists are plain HTML. Whenever a version is added, they are written into
+the pages of all versions again, so that nothing is fetched and no script is needed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _REDIRECT = (
 
 
 def add_version(built: Path, folder: Path, version: str) -> None:
-    """Put a built site into the folder as the site of a version; it replaces an earlier site of that version.
+    """Put a built site into the folder as the site of a version. An earlier site of the same version is replaced.
 
     Raises:
-        ValueError: The version is malformed, or the site has no start page.
+        ValueError: If the version is malformed, or the site has no start page.
     """
     name = str(Version(version))
     if not (built / START).is_file():
@@ -58,7 +58,7 @@ def _mark(folder: Path, version: str, versions: Sequence[str]) -> None:
         block = _block(folder, page, version, versions)
         text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
         body = _BODY.search(text)
-        if body is not None:  # a page that only leads to another one has none
+        if body is not None:  # a page that only redirects has no body
             page.write_text(text[: body.end()] + block + text[body.end() :], encoding="utf-8")
 
 
@@ -68,7 +68,7 @@ def _block(folder: Path, page: Path, version: str, versions: Sequence[str]) -> s
 
     def link(name: str, text: str) -> str:
         target = folder / name / (place if (folder / name / place).is_file() else START)
-        # Relative, and through the version's folder, so that it also works from the copy named `latest`.
+        # The address is relative and names the version's folder, so that it also works in the copy `latest`.
         address = Path(os.path.relpath(target, page.parent)).as_posix()
         return f'<a href="{html.escape(address)}">{html.escape(text)}</a>'
 

@@ -41,7 +41,7 @@ def test_the_slower_engine_decides() -> None:
     (goal,) = figures(row("SQLite", 20.0), row("PostgreSQL", 40.0))["goals"]
     assert goal["met"]
     each = ", ".join(
-        f"{wall} s ({name}; {cpu} s of processor time, load 0.2 before)"
+        f"{wall} s ({name}; {cpu} s of CPU time, load average 0.2 before)"
         for name, wall, cpu in (("SQLite", 20, 10), ("PostgreSQL", 40, 20))
     )
     assert goal["measured"] == each
