@@ -96,7 +96,7 @@ class EvaluatedRun:
                 best = replace(found, plan=plan, achieved=achieved, choices=self._choices(found, evaluation))
                 if used >= _USED:
                     break
-            # The level falls more slowly than the noise rises, because the evaluation's part of the cost does not change.
+            # The level falls more slowly than the noise rises, because the evaluation's part of it does not change.
             noise *= (used / ((1.0 + _USED) / 2.0)) ** (1.0 / (left * slope))
         if best is None:
             raise Unreachable(

@@ -121,7 +121,7 @@ class AdviceBody(Schema):
 
 
 class MeasureBody(Schema):
-    """Algorithms whose theorems are about the same thing, best first."""
+    """Algorithms whose theorems bound the same quantity, best first."""
 
     measure: Measure | None = Field(strict=False, description="Null if no theorem covers the algorithms.")
     ranked: list[AdviceBody]
@@ -146,7 +146,7 @@ class BatchesBody(Schema):
 
 
 class LoaderAdviceBody(Schema):
-    """This states how much more error a loader's batches cause than Poisson batches, and which choices cause less."""
+    """The extra error that a loader's batches cause, compared with Poisson batches, and choices that cause less."""
 
     loader: Loader = Field(strict=False)
     detail: str
@@ -251,7 +251,8 @@ _WARNING = (
 
 
 def answer(context: Context, request: AdviseRequest, on_progress: Reached | None = None) -> AdviseAnswer:
-    """Calibrate every algorithm that applies, in a process with limits of time and memory; simulate them, if asked.
+    """Calibrate every algorithm that applies, in a process with limits of time and memory. Also simulate them if the
+    request asks for it.
 
     Args:
         context: The process's context.
@@ -283,7 +284,7 @@ def answer(context: Context, request: AdviseRequest, on_progress: Reached | None
 
 
 def is_complete(found: AdviseAnswer) -> bool:
-    """Return whether every simulation ended in time. If not, a less busy server may get further."""
+    """Return whether every simulation ended in time. If not, the same request may get further on a less busy server."""
     return found.simulation is None or found.simulation.is_complete
 
 
@@ -293,7 +294,7 @@ def _loader_advice(found: LoaderAdvice) -> LoaderAdviceBody:
 
 
 def _batches(facts: Facts) -> LoaderAdvice | None:
-    """Return the advice about a loader; None if no batches of its kind meet the target."""
+    """Return the advice about the request's loader; None if no batches that the loader can make meet the target."""
     try:
         return advise_on_batches(facts)
     except AccountingError:
@@ -345,7 +346,7 @@ def _reasons(item: Advice) -> list[ReasonBody]:
 
 
 def _calibration(item: Advice, request: AdviseRequest) -> dict[str, Any]:
-    """Return the body with which `/v1/calibrate` solves for the same plan."""
+    """Return the request body for which `/v1/calibrate` returns the same plan."""
     spec = item.spec
     assert spec is not None
     body: dict[str, Any] = {

@@ -62,7 +62,7 @@ def calibrate_answer(
 
 
 def _weaknesses(spec: Spec, calibration: Calibration) -> list[str]:
-    """Return warnings of an epsilon and delta that promise hardly anything."""
+    """Return warnings if the achieved epsilon and delta promise hardly any privacy."""
     target, upper = spec.target, calibration.achieved.value.upper
     match target:
         case ApproximateDpTarget() | GroupDpTarget() | OpenEpsilon():

@@ -134,7 +134,8 @@ ASSUMPTIONS_EXAMPLES: dict[str, Example] = {
 
 
 def answer(context: Context, request: AssumptionsRequest, principal: Principal) -> AssumptionsAnswer:
-    """Return the constants that a run with this model would derive, with reasons, and those of domain and moments.
+    """Return the constants that a run with this model would derive, each with its reason. The answer also has the
+    domain's diameter and radius, and a bound on moments that follows from moments of coordinates.
 
     Raises:
         Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
@@ -204,7 +205,8 @@ def _algorithm(request: AssumptionsRequest) -> Algorithm | None:
 
 
 def _norm_order(request: AssumptionsRequest, domain: Domain | None, algorithm: Algorithm | None) -> float:
-    """Return p of the norm of parameters, as in a run of the algorithm; its dual measures gradients."""
+    """Return p of the l_p norm in which a run of the algorithm measures parameters. Gradients are measured in the dual
+    norm."""
     asked, given = request.norm_order, request.assumptions
     if algorithm is None:
         return 2.0 if asked is None else asked
@@ -216,8 +218,8 @@ def _norm_order(request: AssumptionsRequest, domain: Domain | None, algorithm: A
 
 
 def _check_names(given: dict[str, float], algorithm: Algorithm | None) -> None:
-    """Refuse a constant that the algorithm neither takes nor derives others from. Without an algorithm, refuse one that
-    no algorithm uses."""
+    """Refuse constants that the algorithm does not use. If the request names no algorithm, refuse constants that no
+    algorithm uses."""
     algorithms = ALGORITHMS.values() if algorithm is None else (algorithm,)
     known = {assumption.name for each in algorithms for assumption in each.assumptions} | _READ_HERE
     for name in given:
@@ -249,7 +251,9 @@ def _of_domain(
 
 
 def _of_coordinates(given: dict[str, float], found: dict[str, Constant], dimension: int) -> dict[str, Constant]:
-    """Apply Lemma 21 at the order of the given moments of coordinates; a smaller declared bound stays."""
+    """Return the bound on the moment of the gradient's norm that follows from the given moment of its coordinates. The
+    source is Lemma 21 of Lowy and Razaviyayn 2023. If a bound that was found before is at least as small, return
+    nothing."""
     bound, order = given.get("coordinate_moment_bound"), given.get("moment_order")
     if bound is None or order is None or "moment_bound" in given:
         return {}

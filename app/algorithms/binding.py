@@ -33,7 +33,7 @@ class DataDescription(Schema):
     declared_size: int
     #: The number of held-out rows; absent if there are none.
     held_out_size: int | None = Field(None, exclude_if=lambda size: size is None)
-    #: None in descriptions that were stored before there were capacities.
+    #: The number of slots of the data set. None in descriptions that were stored before there were capacities.
     capacity: int | None = None
     privacy_unit: str
     features: tuple[Column, ...] = Field(strict=False)
@@ -66,7 +66,7 @@ class DataDescription(Schema):
 
     @classmethod
     def of_columns(cls, features: Sequence[Column], label: Column) -> DataDescription:
-        """Return a description for a use in which nothing but the columns matters."""
+        """Return a description for uses that depend on the columns alone."""
         return cls(declared_size=1, privacy_unit="record", features=tuple(features), label=label)
 
     def has_columns_of(self, other: DataDescription) -> bool:
@@ -75,7 +75,8 @@ class DataDescription(Schema):
 
     @property
     def scaled_columns(self) -> list[scaling.Column]:
-        """Return how values become features: by the declared bounds and categories alone."""
+        """Return the scaling that turns values into features. It depends on the declared bounds and categories
+        alone."""
         return [as_scaled(column) for column in self.features]
 
     def scale(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -88,7 +89,7 @@ class DataDescription(Schema):
         return tuple(self.label.categories) if isinstance(self.label, CategoryColumn) else ()
 
     def scale_labels(self, labels: LabelArray) -> LabelArray:
-        """Return codes of categories unchanged, and numbers scaled to [-1, 1] as features are."""
+        """Return labels for training: codes of categories unchanged, and numbers scaled to [-1, 1] like features."""
         if isinstance(self.label, CategoryColumn):
             return labels
         return as_scaled(self.label).scale(labels.astype(np.float64))[:, 0]

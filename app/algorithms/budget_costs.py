@@ -1,4 +1,4 @@
-"""Budgets as calibrations see them: what remains as a target, and what a plan would cost there."""
+"""Budgets in calibrations: the remaining amount as a target, and the cost of a plan in the budget."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CostInBudgetBody(Schema):
 
 @dataclass(frozen=True)
 class KnownBudget:
-    """A budget as a request sees it.
+    """A budget, read once for a request.
 
     Attributes:
         path: The amounts of the budget and of the budgets above it.

@@ -18,7 +18,7 @@ from app.wire.events import EventSchema, NoiseMultiplierField
 
 
 class CalibrateRequest(AlgorithmFields):
-    """Every quantity except the one that `solve_for` names."""
+    """Gives every quantity except the one that `solve_for` names."""
 
     dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
     capacity: OptionalInteger = Field(

@@ -52,15 +52,14 @@ def constants(
     domain: Domain | None = None,
     penalty: Penalty | None = None,
 ) -> dict[str, float]:
-    """Return the constants that `derive` derives, by name."""
+    """Return the values of the constants that `derive` returns, by name."""
     found = derive(model, columns, given, norm_order, domain=domain, penalty=penalty)
     return {constant.name: constant.value for constant in found}
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """A function that returns what `constants` does, and that can be sent to a process that does not import the
-    service."""
+    """A callable form of `constants` for one model. It can be sent to a process that does not import the service."""
 
     model: Model
     columns: tuple[scaling.Column, ...]
@@ -92,9 +91,9 @@ def derive(
     An l2 penalty of strength s makes the objective, whose loss is convex, s-strongly convex, and adds s to its
     smoothness. The penalty is not clipped, so bounds on gradients and moments do not include it.
 
-    Some constants only mean something together: a Hoelder constant with its exponent, a moment's bound with its order,
-    and a slope in the logit with the slope in the parameters, since their ratio bounds features. If the request gives
-    one of such a pair, it must give the other, too.
+    Some constants have a meaning only in pairs: a Hoelder constant and its exponent, the bound on a moment and its
+    order, and the Lipschitz constants in the logit and in the parameters, whose ratio bounds features. If the request
+    gives one of a pair, it must give the other, too.
 
     For a mean, the records themselves are clipped, and no record's norm is larger than the features' bound.
 
@@ -135,7 +134,8 @@ def derive(
 
 
 def input_bound(model: Model, columns: Sequence[scaling.Column], norm_order: float) -> float:
-    """Return B, a bound on an input of values in [-1, 1], with its constant, in the dual of the parameters' norm."""
+    """Return B, the bound on a model's input: features in [-1, 1], and the constant 1 if the model has an intercept.
+    The bound is in the dual of the parameters' norm."""
     if norm_order == 1.0:
         return 1.0
     dual = norm_order / (norm_order - 1.0)
@@ -146,7 +146,8 @@ def input_bound(model: Model, columns: Sequence[scaling.Column], norm_order: flo
 
 
 def _of_a_mean(longest: float, given: Mapping[str, float]) -> tuple[Constant, ...]:
-    """Return moments of the records' norm and of their coordinates about their mean, and the norm of that mean."""
+    """Return bounds for a mean: on the norm of the mean, on moments of the records' norm, and on central moments of
+    their coordinates."""
     words = "The records themselves are clipped. Each declared column adds at most 1 to the square of a scaled row."
     found = [
         Constant(
@@ -301,7 +302,8 @@ def _moment_order() -> Constant:
 
 
 def _holds_zero(domain: Domain | None) -> bool:
-    """Return whether a run starts from zero: its first point is projected, and no penalty counts at zero."""
+    """Return whether zero is in the domain. If it is, a run starts from zero, where every penalty is zero; otherwise
+    the starting point is projected into the domain."""
     match domain:
         case Box():
             return domain.lower <= 0.0 <= domain.upper
@@ -311,9 +313,10 @@ def _holds_zero(domain: Domain | None) -> bool:
 
 
 def _radius(model: LinearModel, given: Mapping[str, float], norm_order: float, domain: Domain | None) -> float:
-    """Return a bound on every point's distance from zero, in the norm of parameters; infinite if nothing gives one."""
+    """Return a bound on the distance of every point from zero, in the norm of parameters. It is infinite if neither the
+    request nor the domain gives a bound."""
     stated = [given[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in given]
     if domain is not None:
         stated.append(largest_norm(domain, model.num_parameters, norm_order))
-    # Whoever reads a value that is not a length refuses it.
+    # Values that are not lengths are skipped here. The code that checks the request refuses them.
     return min((length for length in stated if length > 0.0), default=math.inf)

@@ -67,9 +67,9 @@ async def calibrate_events(
     answers: CurrentAnswers,
     request: Annotated[CalibrateEventsRequest, Body(openapi_examples=EVENTS_EXAMPLES)],
 ) -> Response:
-    """Solves for one field of a list of events, from any pipeline: the answer is a value that meets the target,
-    certified at exactly that value. It does not depend on an algorithm. Without a relation it is add_or_remove_one, as
-    in `/v1/account`, which also solves for epsilon and delta."""
+    """Solves for one field of a list of events, from any pipeline and without an algorithm. The answer is a value that
+    meets the target, certified at exactly that value. The relation defaults to add_or_remove_one, as in `/v1/account`,
+    which also solves for epsilon and delta."""
     return await answers.respond(request, lambda: open_events.answer(context, request))
 
 

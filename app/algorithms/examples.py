@@ -1,4 +1,5 @@
-"""Requests of `/v1/calibrate` that run as they stand, for Swagger UI: those of each algorithm's record, and others."""
+"""Example requests for `/v1/calibrate` in Swagger UI, which work unchanged. They come from the records of the
+algorithms and from this module."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from calibrators.registry import ALGORITHMS
 
 
 class Record(Protocol):
-    """An object with example requests: an algorithm, or its execution."""
+    """An object with example requests: the record of an algorithm or of its execution."""
 
     @property
     def requests(self) -> Mapping[str, ExampleRequest]: ...

@@ -1,4 +1,4 @@
-"""Domains, penalties and bounds on gradients as the HTTP contract writes them, made from the engine's."""
+"""The HTTP form of domains, penalties and bounds on gradients, derived from the engine's classes."""
 
 from __future__ import annotations
 

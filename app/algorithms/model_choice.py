@@ -1,4 +1,4 @@
-"""The models that a run can train, as the HTTP contract writes them."""
+"""The HTTP form of the models that a run can train."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class _Linear(Schema):
 
 
 class LogisticRegressionChoice(_Linear, _OfClasses):
-    """A label of two categories."""
+    """The label has two categories."""
 
     kind: Literal["logistic_regression"]
 
 
 class SoftmaxRegressionChoice(_Linear, _OfClasses):
-    """A label of any number of categories."""
+    """The label may have any number of categories."""
 
     kind: Literal["softmax_regression"]
 
@@ -48,7 +48,7 @@ class LinearRegressionChoice(_Linear):
 
 
 class HuberRegressionChoice(_Linear):
-    """Squared error up to `threshold`, absolute error beyond."""
+    """Squared error up to `threshold`, absolute error above it."""
 
     kind: Literal["huber_regression"]
     threshold: float = Field(

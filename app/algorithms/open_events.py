@@ -1,4 +1,5 @@
-"""`/v1/calibrate/events`: one field of a plain list of events for a target, whatever pipeline the events are from."""
+"""`/v1/calibrate/events`: solve for one field of a list of events from any pipeline, so that the list meets a
+target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phases of plans as the HTTP contract writes them."""
+"""The HTTP form of the phases of plans."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class GradientStepsBody(Schema):
 
 
 def _kind(word: str) -> Any:
-    """Return the field of a kind: this word alone."""
+    """Return the definition of a field `kind` that accepts only this word."""
     return Literal[word], ...
 
 
 def _body_of(phase: type[StructuredPhase]) -> type[Schema]:
-    """Return the fields of the phase, in their order, named after its kind."""
+    """Return a schema with the fields of the phase, in their order. Its name is made from the phase's kind."""
     annotations = typing.get_type_hints(phase)
     described: dict[str, Any] = {"kind": _kind(phase.kind), "event": (EventSchema, ...)}
     described |= {

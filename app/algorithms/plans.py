@@ -1,4 +1,4 @@
-"""Plans, noise and the paper's own calibration as the HTTP contract writes them."""
+"""The HTTP form of plans, of noise, and of the paper's own calibration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from calibrators.plan import Plan
 
 
 class NoiseBody(Schema):
-    """The noise of the plan's first phase: the standard deviation on its one sum or mean, else `noise_scale`."""
+    """The noise of the plan's first phase. If it is not on a single sum or mean, `noise_scale` is given instead."""
 
     stddev_on_sum: float | None = Field(
         description="Standard deviation per coordinate, in the unit of one record's contribution."

@@ -1,4 +1,4 @@
-"""Questions: requests that are read and checked, with everything that solving them takes."""
+"""Questions: calibration requests that are read and checked, with everything that is needed to solve them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from calibrators.spec import Calibration, Spec, Unknown
 
 @dataclass(frozen=True)
 class Question:
-    """A request that is read and checked, with everything that solving it takes.
+    """A calibration request that is read and checked, with everything that is needed to solve it.
 
     Attributes:
         algorithm: The algorithm's name.
-        spec: What its calibrator is asked.
-        budget: The budget in which the plan's cost is shown, as it was when the request was read.
+        spec: The input of the algorithm's calibrator.
+        budget: The budget in which the plan's cost is shown, with its amounts at the time when the request was read.
         charge_delta: The delta at which that budget prices the plan, if it is an approximate_dp budget.
         dtype: The numeric type in which the plan is carried out; None leaves it to `trainer.numeric_types`.
         draft: Chooses what the request leaves out; None if the request must have everything.
@@ -57,7 +57,7 @@ class Question:
 
 
 def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
-    """Read a request, and check what takes no time to check.
+    """Read a request, and make the checks that take no time.
 
     Raises:
         Problem: 422 that points at what is missing, given twice, malformed or unsupported.

@@ -1,4 +1,4 @@
-"""Reasons in answers about several algorithms: why one does not apply, or has no number."""
+"""Reasons in answers about several algorithms: why an algorithm does not apply, or why a number is missing for it."""
 
 from __future__ import annotations
 

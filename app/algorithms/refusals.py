@@ -1,4 +1,4 @@
-"""Refusals of the engine as answers, each of which points at the field of the request that it is about."""
+"""Turn refusals of the engine into HTTP problems that point at the refused field of the request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PARENTS = {
 
 @contextmanager
 def placed() -> Iterator[None]:
-    """Turn refusals of what a request says into answers."""
+    """Turn the engine's refusals of values in a request into HTTP problems."""
     try:
         yield
     except AccountingError as error:
@@ -32,7 +32,7 @@ def placed() -> Iterator[None]:
 
 @contextmanager
 def refusals(spec: Spec) -> Iterator[None]:
-    """Turn the engine's refusals of a calibration into answers."""
+    """Turn the engine's refusals of a calibration into HTTP problems."""
     try:
         yield
     except AccountingError as error:
@@ -40,9 +40,11 @@ def refusals(spec: Spec) -> Iterator[None]:
 
 
 def _refusal(error: AccountingError, spec: Spec) -> Problem:
-    """Point a refusal at a field of the request. The engine's own pointer is to events, which nobody wrote."""
+    """Point a refusal at a field of the request. The engine's own pointer may be into a list of events, which the
+    request does not have."""
     if isinstance(error, Unreachable):
-        # The error of an evaluation points at the number that leaves nothing to the training.
+        # If the evaluation uses up the target, the error points at the field that does so. Otherwise the target is at
+        # fault.
         return unprocessable(error.code, error.detail, *(error.pointer or ("target",)))
     if isinstance(error, NoCostInFilter):
         if isinstance(spec.target, BudgetTarget):
@@ -55,6 +57,7 @@ def _refusal(error: AccountingError, spec: Spec) -> Problem:
 
 
 def _at_its_place(error: AccountingError) -> Problem:
-    """Complete the pointer to a field: the calibrators give only its name, without the objects that contain it."""
+    """Complete the pointer to a field. The calibrators give only the field's name, without the objects that contain
+    it."""
     first = str(error.pointer[0]) if error.pointer else ""
     return from_accounting(error, *_PARENTS.get(first, ()))

@@ -21,7 +21,7 @@ from calibrators.step_sizes import Course
 
 
 class SamplingChoice(Schema):
-    """A sampling scheme without what follows from the public sizes."""
+    """A sampling scheme. Its rates follow from the public sizes."""
 
     kind: str = Field(max_length=64)
     max_batch_size: OptionalInteger = Field(
@@ -70,7 +70,7 @@ class StepSizeScheduleChoice(Schema):
 
 
 class HyperparametersChoice(Schema):
-    """Values of the caller's own, in place of the theorem's."""
+    """Your own values, in place of the theorem's."""
 
     step_size: float | None = Field(None, gt=0, le=1e12, description="The factor that multiplies the update.")
     step_size_schedule: Annotated[
@@ -103,7 +103,7 @@ def _no_number(value: Any) -> Any:
 
 
 class CorrelationChoice(Schema):
-    """How the noise of successive steps is correlated: by a banded matrix, whose coefficients are answered."""
+    """How the noise of successive steps is correlated: by a banded matrix. The answer has its coefficients."""
 
     bands: Annotated[
         int | None, INTEGRAL, BeforeValidator(_no_number, json_schema_input_type=int | Literal["auto"] | None)
@@ -131,7 +131,7 @@ class CorrelationChoice(Schema):
 
 
 class StageBody(Schema):
-    """Equal steps, one stage of several."""
+    """A stage of equal steps."""
 
     iterations: Integer = Field(ge=1, le=MAX_COUNT, description="Number of steps.")
     batch_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="Nominal batch size, and the public divisor.")
@@ -142,7 +142,7 @@ class StageBody(Schema):
 
 
 class ScheduleChoice(Schema):
-    """A training whose steps change on the way."""
+    """A training in stages whose steps differ."""
 
     stages: list[StageBody] = Field(min_length=1, max_length=MAX_STAGES, description="The stages in their order.")
 

@@ -103,13 +103,14 @@ def answer(context: Context, request: CalibrateRequest, principal: Principal) ->
 
 
 def has_every_certificate(answer: CalibrateAnswer) -> bool:
-    """Return whether no certificate is missing. One that is missing may be found when the server is less busy."""
+    """Return whether no certificate is missing. A less busy server may find a missing certificate later."""
     found = answer.certificates
     return found is None or None not in (found.upper, found.lower)
 
 
 def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | OpenDelta) -> tuple[str, float, int]:
-    """Return which of epsilon and delta is given, its value, and the group size. Certificates state the other one.
+    """Return the name of the given parameter ("epsilon" or "delta"), its value, and the group size. Certificates bound
+    the other parameter.
 
     Raises:
         Problem: 422 ``unsupported``: the target is of another kind.
@@ -130,7 +131,7 @@ def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | O
 
 
 def solve_within_limits(context: Context, question: Question) -> Calibration:
-    """Solve a question; what may take long is solved in a process with limits of time and memory.
+    """Solve a question. If this may take long, it is done in a process with limits of time and memory.
 
     Intervals of sampled steps sometimes take many evaluations, and a thread that computes them cannot be stopped. Full,
     disjoint and shuffled batches take milliseconds.
@@ -157,7 +158,7 @@ def _solve_within_limits(context: Context, question: Question) -> Calibration:
 
 
 def is_brief(spec: Spec) -> bool:
-    """Return whether its calibration has no sampled steps to compose, and so takes no longer than a thread may."""
+    """Return whether the calibration has no sampled steps to compose. Then it is quick enough for a thread."""
     return spec.sampling in (FullBatch.kind, DisjointBatches.kind, ShuffledEpochs.kind)
 
 
@@ -173,7 +174,7 @@ def remedy_of(*samplings: str) -> str:
 
 
 def solve(question: Question) -> Calibration:
-    """Solve a question in this thread; the caller sees to it that not too many do so at once.
+    """Solve a question in this thread. The caller limits how many threads do so at once.
 
     Raises:
         Problem: 422 when the target is unreachable, or what is asked is unsupported.
@@ -183,7 +184,7 @@ def solve(question: Question) -> Calibration:
 
 
 def in_dtype(calibration: Calibration, dtype: str | None) -> Calibration:
-    """Return the calibration with its plan in this numeric type; None takes the type that suits the plan."""
+    """Return the calibration with its plan in this numeric type. None chooses the type that suits the plan."""
     plan, reason = carried_out(calibration.plan, dtype)
     return replace(calibration, plan=plan, dtype_reason=reason)
 

@@ -48,7 +48,7 @@ _TAUGHT = (
     "affect the rows, since a perceptron has none."
 )
 
-#: This is called with the number of algorithms that are done and the number of all of them.
+#: A function that is called with the number of finished algorithms and the total number of algorithms.
 Reached = Callable[[int, int], None]
 
 
@@ -115,7 +115,7 @@ class SimulatedBody(Schema):
 
 
 class SimulationAnswer(Schema):
-    """Results on synthetic rows, the best first, whichever quantity an algorithm's theorem bounds."""
+    """Results on synthetic rows, the best first. The order does not depend on the theorems."""
 
     label: str = Field(description="What kind of number this is.")
     details: list[str]
@@ -137,7 +137,7 @@ class SimulationAnswer(Schema):
 
 
 def read(request: SimulationRequest, problem: Problem, facts: Facts) -> Simulation:
-    """Read what is to be simulated.
+    """Read and check the settings of a simulation.
 
     Raises:
         Problem: 422 that points at what does not fit.
@@ -163,7 +163,7 @@ def read(request: SimulationRequest, problem: Problem, facts: Facts) -> Simulati
 def simulated(
     context: Context, asked: Simulation, advised: Sequence[Advice], on_progress: Reached | None = None
 ) -> SimulationAnswer:
-    """Run one algorithm after the other, each in a process with limits of time and memory.
+    """Run the advised algorithms one after the other, each in a process with limits of time and memory.
 
     Raises:
         Problem: 422 ``too_much_work``: not even rows were drawn in time.

@@ -1,4 +1,4 @@
-"""Specs: what the calibrators are asked, made of the fields of a request."""
+"""Specs: the inputs of the calibrators, made from the fields of a request."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def spec_of(
 
 
 def _sampling(fields: AlgorithmFields, *, drafted: bool) -> str | None:
-    """Return the kind of sampling, the request's or the algorithm's own; None if a draft chooses it."""
+    """Return the kind of sampling that the request names, or else the algorithm's default. None if a draft chooses it
+    later."""
     if fields.sampling is not None:
         return fields.sampling.kind
     if fields.algorithm is None:

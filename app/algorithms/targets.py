@@ -1,4 +1,4 @@
-"""Targets of a calibration as the HTTP contract writes them, and what was achieved in their own fields."""
+"""The HTTP form of the targets of a calibration, and of the guarantees that were achieved."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class GaussianDpGoal(Schema):
 
 
 class AttackRiskGoal(Schema):
-    """The most that a membership attack may reach (`advantage`, or `tpr` at `fpr`), or the least that it must err
-    (`bayes_risk` at `prior`)."""
+    """A limit on membership attacks: the largest `advantage`, the largest `tpr` at `fpr`, or the smallest `bayes_risk`
+    at `prior`."""
 
     kind: Literal["attack_risk"]
     advantage: float | None = Field(
@@ -110,7 +110,7 @@ class ChargeGoal(Schema):
 
 
 class BudgetGoal(Schema):
-    """The plan must fit what a budget has left, priced as its ledger prices it."""
+    """The plan must fit into what remains of a budget, at the ledger's price."""
 
     kind: Literal["budget"]
     budget_id: Identifier
@@ -205,7 +205,7 @@ def to_target(
 
     Args:
         body: The target of a request.
-        unknown: The name of the quantity that is solved for.
+        unknown: The name of the quantity for which the request solves.
         budget: The budget, if the body names one.
 
     Raises:
@@ -241,7 +241,8 @@ def to_target(
 
 
 def achieved_body(target: Target | OpenEpsilon | OpenDelta, answer: Answer) -> AnyAchievedBody:
-    """Return the achieved guarantee in the target's own fields: an interval, or a number where a cost is proved."""
+    """Return the achieved guarantee in the fields of the target's kind. A value is an interval, or an upper bound alone
+    (rho, mu, pure epsilon, and the share of a budget)."""
     shared: Mapping[str, Any] = {"method": answer.method, "error_budget": error_budget(answer)}
     interval, upper = IntervalBody.of(answer.value), answer.value.upper
     body: AnyAchievedBody
@@ -316,6 +317,6 @@ def _attack_risk(body: AttackRiskGoal) -> AdvantageTarget | TruePositiveRateTarg
         return AdvantageTarget(body.advantage)
     if body.fpr is not None and body.tpr is not None:
         return TruePositiveRateTarget(body.fpr, body.tpr)
-    assert body.prior is not None  # this is the only statement that remains
+    assert body.prior is not None  # only the Bayes risk remains
     assert body.bayes_risk is not None
     return BayesRiskTarget(body.prior, body.bayes_risk)

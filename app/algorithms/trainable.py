@@ -1,4 +1,5 @@
-"""The models and plans that an algorithm trains. Whatever a worker would refuse is refused before any charge."""
+"""The models and plans that an algorithm can train. A run that a worker would refuse is refused here, before any
+charge."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def check_slots(capacity: int, model: Model) -> None:
 
 
 def check_plan(plan: Plan, model: Model, capacity: int) -> None:
-    """Refuse a plan whose bounds the trainer's arithmetic, or the model, cannot keep.
+    """Refuse a plan whose bounds the trainer's arithmetic or the model cannot guarantee.
 
     Args:
         plan: The plan that is to be carried out.

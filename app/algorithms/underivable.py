@@ -74,7 +74,7 @@ def underivable(
 
 
 def _reasons(model: Model, domain: Domain | None) -> Iterator[tuple[str, str]]:
-    """Yield each constant that such a model and domain may leave open, with the reason."""
+    """Yield each constant that may be missing for this model and domain, with the reason."""
     if isinstance(model, MeanModel):
         yield from _of_a_mean()
     elif isinstance(model, LinearModel):
@@ -97,9 +97,7 @@ def _reasons(model: Model, domain: Domain | None) -> Iterator[tuple[str, str]]:
 
 
 def _of_a_mean() -> Iterator[tuple[str, str]]:
-    """Yield constants that only the request can leave open, since bounded records have them all."""
-    words = (
-        "The request gives a bound on another moment. Both moments must have the same order, so give this bound "
-        "at the order of the other."
-    )
+    """Yield the constants of a mean that may be missing. They follow from bounded records, unless the request gives
+    only one of two related moments."""
+    words = "The request gives the bound of another moment. Both have the same order: give this one at that order."
     yield from ((name, words) for name in ("moment_bound", "coordinate_moment_bound"))

@@ -43,7 +43,8 @@ def create_audit(
     """The real trainer carries out the plan on canaries: made-up records whose presence is as easy to detect as
     possible. No row of any data set is used, so an audit costs no budget.
 
-    It has about 100 seconds. A lower bound above the claim shows a trainer that does not do what was charged.
+    An audit may take about 100 seconds. A lower bound above the claim shows that the trainer loses more privacy than
+    was charged.
     """
     done: list[service.Audited] = []
 

@@ -1,4 +1,4 @@
-"""Audits that work as they stand on a fresh server, for Swagger UI."""
+"""Example audits for Swagger UI, which work unchanged on a fresh server."""
 
 from __future__ import annotations
 

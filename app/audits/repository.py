@@ -21,8 +21,8 @@ def page(
     run_id: str | None,
     within: ColumnElement[bool] | None = None,
 ) -> list[Audit]:
-    """Return a page of audits within reach, newest first, from just after the cursor; only those of one run if it is
-    named."""
+    """Return a page of the audits that the reader may see, newest first, beginning after the cursor. If a run is named,
+    return only its audits."""
     statement = select(Audit).where(true() if within is None else within)
     statement = statement.order_by(Audit.created_at.desc(), Audit.id.desc()).limit(limit)
     if run_id is not None:

@@ -12,7 +12,7 @@ from app.kit.fields import Identifier, Integer, OptionalInteger, Schema
 from app.wire.answers import ConventionBody, IntervalBody
 from app.wire.events import EventSchema
 
-#: The most canaries that one audit counts; the time limit ends most audits of long plans well before.
+#: The largest number of canaries in an audit. Most audits of long plans reach the time limit well before.
 MAX_TRIALS = 1_000_000
 
 
@@ -48,7 +48,7 @@ class AuditRequest(Schema):
 
 
 class FindingBody(Schema):
-    """The epsilon that the guesses of one rule prove at one delta."""
+    """The epsilon that one rule of guessing proves at one delta."""
 
     delta: float
     claim: IntervalBody = Field(description="The certified epsilon, at delta, of the events that were attacked.")

@@ -152,7 +152,7 @@ def audit_body(stored: Audit) -> AuditBody:
 
 
 def _plan(context: Context, request: AuditRequest, principal: Principal) -> tuple[Plan, Layout]:
-    """Return the attacked plan, and the layout of the vector that an evaluation of it would release."""
+    """Return the attacked plan, and the layout of the vector that an evaluation on held-out rows would release."""
     if (request.run_id is None) == (request.calibration is None):
         raise unprocessable("missing", "give either run_id or calibration", "calibration")
     if request.run_id is not None:

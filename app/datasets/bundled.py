@@ -1,4 +1,4 @@
-"""Public data sets that come with the service: three well-known ones, under bounds that are published with them.
+"""Three well-known public data sets that come with the service. Their bounds are published with them.
 
 The declarations are in `bundled_bounds/*.json`, the rows in `bundled_rows/*.npz`. Nothing is downloaded. The migration
 that made the table of data sets registers them.

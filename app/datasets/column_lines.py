@@ -8,7 +8,8 @@ from typing import Any
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(r"(\S+)\s+to\s+(\S+)")
-#: Two numbers with a sign between them are bounds, too: as the only value of a text they would say nothing.
+#: Bounds may also be written as two numbers joined by "-" or "..". A category with that text as its only value would be
+#: useless, so the meaning is clear.
 _SHORT_RANGE = re.compile(rf"({_NUMBER})\s*(?:-|\.\.)\s*({_NUMBER})")
 
 

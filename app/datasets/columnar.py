@@ -33,7 +33,7 @@ MEMORY_BYTES = 3 * 2**30
 SECONDS = 120.0
 
 _LIMITS = ReadLimits(rows=MAX_ROWS, cells=MAX_CELLS, block_cells=2**23)
-# The environment variables that a parser needs. The service's secrets are in others, which it does not get.
+# The environment variables that a parser needs. It gets no others, since they may hold the service's secrets.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
 # The parser uses one core and returns freed memory at once, because its memory limit counts addresses.
 _MODEST = {"ARROW_DEFAULT_MEMORY_POOL": "system"} | blas_threads(1)
@@ -120,7 +120,7 @@ def _read(
 
 @contextmanager
 def _reader(file: IncomingFile) -> Iterator[Connection]:
-    """Start a process that reads the file, and end it after the block."""
+    """Start a process that reads the file, and end the process after the block."""
     ours, theirs = Pipe()
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _MODEST
     descriptors = [file.fileno(), theirs.fileno()]

@@ -67,7 +67,7 @@ def _with_distinct_names(columns: list[Column]) -> list[Column]:
 
 
 def _of_a_column(label: str, info: ValidationInfo) -> str:
-    """Refuse a label that is not a column, unless the columns themselves are at fault or absent."""
+    """Refuse a label that names no declared column. If the columns are invalid or absent, accept any label."""
     columns = info.data.get("columns")
     if columns is not None and label not in {column.name for column in columns}:
         raise ValueError("The label must be the name of a declared column.")

@@ -1,7 +1,7 @@
 """Read CSV files as a stream and strictly: anything that is not exactly a declared value is refused, with its place.
 
 A refusal names the row (the header is row 1, as a spreadsheet counts) and the declared column. It never repeats a cell,
-nor an undeclared header: in a file without a header row, that would be somebody's record.
+nor an undeclared header: in a file without a header row, the first row is somebody's record.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_csv(file: IO[bytes], columns: Sequence[Column], label: str, persons: Pe
 
 
 def read_features(file: IO[bytes], columns: Sequence[Column], label: str | None = None) -> FloatArray:
-    """Read rows without a label, just as strictly, for a model to predict.
+    """Read rows that a model is to predict. They have no label, and are read as strictly as a data set.
 
     Args:
         file: As in `read_csv`.
@@ -76,7 +76,7 @@ def read_features(file: IO[bytes], columns: Sequence[Column], label: str | None 
 
 
 def _blocks(file: IO[bytes], names: Sequence[str], beside: str | None = None) -> Iterator[tuple[int, list[list[str]]]]:
-    """Yield some rows at a time, with their cells in the order of the names, and the number of the first row."""
+    """Yield blocks of rows with the number of each block's first row. Cells are in the order of the names."""
     records = _records(file)
     header = next(records, None)
     if not header:
@@ -108,7 +108,7 @@ def _records(file: IO[bytes]) -> Iterator[list[str]]:
                 _refuse("ragged_row", f"row {first_blank} is blank")
             yield record
     except csv.Error:
-        # The message of the error is about Python's csv module; only these two causes remain.
+        # The error's own message speaks of Python's csv module. The causes below are the only ones that are left.
         limit = csv.field_size_limit()
         _refuse(
             "malformed_row",

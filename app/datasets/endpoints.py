@@ -1,4 +1,4 @@
-"""`/v1/datasets`: declared in public, uploaded once, never returned."""
+"""`/v1/datasets`: data sets are declared in public and uploaded once, and their rows are never returned."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def upload_dataset(
     declares them public.
 
     Everything in `metadata` is public: choose bounds, categories, `declared_size` and `capacity` without looking at any
-    single record. Numbers outside their bounds are clipped; anything else that is not as declared is refused, by row
-    and column, and so is a file with more rows than `capacity`. `owner_report` is answered here and nowhere else.
+    single record. Numbers outside their bounds are clipped. Other undeclared values are refused, by row and column, and
+    so is a file with more rows than `capacity`. Only this answer has `owner_report`.
 
-    Private rows are bound to their root budget for ever, under whichever name they are uploaded again. Another root is
-    refused (409 `budget_not_bound`) where the key reaches the first one; other keys are told nothing of it.
+    Private rows are bound to their root budget for ever, even if they are uploaded again under another name. Another
+    root is refused (409 `budget_not_bound`) if the key reaches the first one; other keys do not learn of it.
 
     With a JSON body the rows are generated from a seed and public parameters, and are public.
     """
@@ -81,10 +81,10 @@ def list_shared_contents(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[SharedContent]:
-    """List rows that are registered under several roots, whose losses add up: for auditors who reach all budgets.
+    """List rows that are registered under several roots, so that losses add up: for auditors who reach all budgets.
 
     Owners who do not reach one another's budgets are not told that they have registered the same rows, since that would
-    let them test guesses at rows. This list shows it, without a hash of any rows.
+    let them test guesses at rows. This list shows such rows, without a hash.
     """
     with context.database.read() as session:
         return service.list_shared_contents(session, cursor, limit, principal)
@@ -94,7 +94,7 @@ def list_shared_contents(
 def get_dataset(principal: Reader, context: CurrentContext, dataset_id: str) -> DatasetBody:
     """Returns one data set as it was declared. Neither rows nor anything counted or computed from them is shown.
 
-    An owner finds in `warnings` whether a data set from before there were capacities is fuller than its own.
+    `warnings` tells an owner if an old data set has more rows than its capacity.
     """
     return service.read(context, dataset_id, principal)
 
@@ -117,12 +117,12 @@ def upload_version(
     budget.
 
     Columns, label, privacy unit and root budget stay, and every run on any version is charged to the same root. Runs
-    that name no version train on the newest one from now on. Where a person was deleted, `erase_earlier` removes the
-    rows of the versions before. Everything in `metadata` is public, and so is the time of the upload.
+    that name no version train on the newest one from now on. If a person was deleted, `erase_earlier` removes the rows
+    of earlier versions. Everything in `metadata` is public, and so is the time of the upload.
 
-    With a JSON body the service makes the version itself: the newest one without the persons whose ids are named, of a
-    data set that was declared with a `person_column`. No row of theirs is in it, whether or not there was one before:
-    the answer does not tell, and its `owner_report` is null.
+    With a JSON body the service makes the version itself, if the data set has a `person_column`: the newest version
+    without the persons whose ids are named. The answer does not tell whether they had rows, and its `owner_report` is
+    null.
     """
     if isinstance(received, PersonsDeletion):
         answer = delete_persons(context, principal, key, dataset_id, received)

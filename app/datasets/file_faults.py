@@ -1,4 +1,4 @@
-"""Refusals of files that contradict their declaration, which name rows and columns but never a value."""
+"""Refusals of files that contradict their declaration. A refusal names rows and columns, but never a value."""
 
 from __future__ import annotations
 

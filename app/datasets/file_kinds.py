@@ -41,8 +41,8 @@ _OTHERS = (
     (b"%PDF", "a PDF document"),
 )
 
-#: The content types of the file's part. Some systems have none for CSV, or that of a spreadsheet; the last fits every
-#: file.
+#: The accepted content types of the file's part. Some systems send CSV files without a type or as a spreadsheet. The
+#: last type fits every format.
 FILE_TYPES = {
     "text/csv": FileKind.CSV,
     "application/csv": FileKind.CSV,

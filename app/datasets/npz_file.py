@@ -1,6 +1,6 @@
 """NPZ archives: one array per column, or a matrix `features` and an array `label`.
 
-Everything that an archive states about itself is checked before anything is unpacked, and nothing is unpickled.
+All statements of an archive about itself are checked before anything is unpacked. Nothing is unpickled.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class ParquetFile:
         rows = 0
         step = self._limits.block_rows(len(order))
         for batch in self._file.iter_batches(batch_size=step, use_threads=False):
-            # Counted here, since the count that the file states may be wrong.
+            # Rows are counted here, since the count that the file states may be wrong.
             rows += batch.num_rows
             self._limits.check(rows, len(order))
             columns = [_typed(column, batch.column(index)) for column, index in zip(declared, places, strict=True)]

@@ -1,4 +1,4 @@
-"""Ids of persons, which say whose a row is.
+"""Ids of persons. An id says to which person a row belongs.
 
 An id is hashed under a key of its data set when it is read. Only hashes are kept, in the file of the rows. None is used
 in training, shown or logged, and no answer reveals whether an id is there.
@@ -28,7 +28,7 @@ _HASH_BYTES = 16
 
 @dataclass(frozen=True)
 class PersonColumn:
-    """The column of a file that says whose each row is.
+    """The column of a file that says to which person each row belongs.
 
     Attributes:
         name: Its public name.
@@ -81,7 +81,7 @@ def names_in_file(columns: Sequence[Column], persons: PersonColumn | None) -> li
 
 
 def fault_of(text: str) -> tuple[str, str] | None:
-    """Return a code and a reason why a nonempty text is not an id; None if it is one."""
+    """Return a code and a reason if a nonempty text is not a valid id; None if it is valid."""
     if len(text) > MAX_ID_LENGTH:
         return "too_long", f"the id of a person has more than {MAX_ID_LENGTH} characters"
     if text != text.strip():

@@ -1,7 +1,8 @@
 """Register an upload: check metadata and file, bind the content to its root budget, store the rows.
 
-No answer reveals rows out of the caller's reach. So only owners of the other root budget are told about a conflict with
-it. Everybody else gets a data set of their own, after the same statements in the database.
+No answer reveals rows under budgets that the caller cannot read. So a conflict with another root budget is reported
+only to callers who reach that budget. Everybody else gets a data set of their own, and the same database statements are
+executed in both cases.
 """
 
 from __future__ import annotations
@@ -114,8 +115,9 @@ def delete_persons(
 ) -> Answer:
     """Add the newest version without some persons as another version, once per idempotency key.
 
-    Sizes stay as they were, so neither they nor a refusal of them can depend on the rows. No part of the answer depends
-    on whether a person was there. Otherwise a key that may delete could find out who is in the data.
+    The declared size and the capacity stay as they were, so they cannot depend on the removed rows. No part of the
+    answer depends on whether a person was in the data. Otherwise a key that may delete persons could find out who is in
+    the data.
 
     Returns:
         201 with `VersionAnswer`, whose owner's report is null.
@@ -179,7 +181,7 @@ def _enter_version(
     sizes: tuple[int, int],
     table: Table,
 ) -> Answer:
-    """Write the next version of a data set whose row is locked, and its entry."""
+    """Write the next version of a data set, and the register's entry about it. The data set's row is locked."""
     budget_id, content_hash = str(dataset.budget_id), _content_hash(context, table, version_id)
     _bind(session, principal, budget_id, content_hash)
     declared_size, capacity = sizes
@@ -206,7 +208,7 @@ def _enter_version(
 def _without(
     context: Context, dataset: Dataset, before: Version, column: PersonColumn, persons: Sequence[str]
 ) -> Table:
-    """Return a version as it would be if it were uploaded without some persons."""
+    """Return the table of a version without some persons, as if it had been uploaded without them."""
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     try:
         features, labels = files.read(before.id)
@@ -362,7 +364,7 @@ def _check_capacity(rows: int, declared_size: int, capacity: int) -> None:
 
 
 def _bind(session: Session, principal: Principal, budget_id: str | None, content_hash: str) -> None:
-    """Refuse rows that conflict with registered rows about which the principal may know.
+    """Refuse rows that conflict with already registered rows, if the principal may know about those.
 
     Decisions about a content are made under the lock of its row. Both statements are executed for everybody, and a root
     budget that the principal does not reach has no effect on the answer. The principal is known to have the scope
@@ -408,8 +410,8 @@ def _dataset(context: Context, metadata: DatasetMetadata, rows: int, content_has
 
 
 def _check_reach(session: Session, principal: Principal, metadata: DatasetMetadata) -> None:
-    """Refuse data that a key of some budgets may not register: public data, which no budget protects, and data of
-    others."""
+    """Refuse data that a key limited to some budgets may not register: public data, which no budget protects, and data
+    under budgets that the key does not reach."""
     if principal.budgets is None:
         return
     if metadata.budget_id is None:

@@ -34,7 +34,7 @@ def find_for_update(session: Session, dataset_id: str) -> Dataset | None:
 
 
 def add(session: Session, row: Dataset | DatasetVersion) -> None:
-    """Insert the data set now, so that a violated constraint is noticed here."""
+    """Insert the row at once, so that a violated constraint is noticed here."""
     session.add(row)
     session.flush()
 
@@ -96,7 +96,7 @@ def stored(session: Session) -> list[str]:
 
 
 def gone(session: Session, version_ids: Collection[str]) -> set[str]:
-    """Return the ids among the given ones of versions whose rows are deleted or erased; unknown ids are left out."""
+    """Return those of the given ids whose versions have deleted or erased rows. Unknown ids are left out."""
     found: set[str] = set()
     ids = sorted(version_ids)
     is_deleted = Dataset.deleted_at.is_not(None)

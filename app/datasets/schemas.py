@@ -178,7 +178,7 @@ class VersionMetadata(Schema):
 
 
 class PersonsDeletion(Schema):
-    """A version without some persons, which the service makes itself. Its public parts stand beside the ids."""
+    """A version without some persons, which the service makes itself. All fields except the ids are public."""
 
     persons: list[PersonId] = Field(
         max_length=MAX_NAMED_PERSONS,
@@ -284,7 +284,7 @@ class UploadedDataset(DatasetBody):
 
 
 class VersionAnswer(VersionBody):
-    """The answer to whoever added a version."""
+    """The answer to the upload of a version."""
 
     owner_report: OwnerReport | None = Field(
         description="What was found in the file; null for a version that the service made without some persons."

@@ -35,7 +35,7 @@ from trainer.scaling import memory_of_rows
 
 _COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 
-#: The warning for a data set that is older than the rule that refuses such files.
+#: The warning for an old data set with more rows than its capacity. Newer uploads with too many rows are refused.
 TOO_FULL = DatasetWarning(
     code="dataset_too_full",
     detail="The data set has more rows than its capacity. Its runs fail without a charge, because they could not hide "
@@ -100,7 +100,7 @@ def columns_of(dataset: Dataset) -> list[Column]:
 def body_of(
     dataset: Dataset, newest: Version, principal: Principal = SERVICE, warnings: Sequence[DatasetWarning] = ()
 ) -> DatasetBody:
-    """Return what everyone who reaches the data set may see, with its root budget if the principal reaches that as
+    """Return what everyone who reaches the data set may see. Add its root budget if the principal reaches the budget as
     well."""
     columns = columns_of(dataset)
     features, _ = split_label(columns, dataset.label)
@@ -211,7 +211,7 @@ def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) ->
     """Remove the rows for good. The declaration stays, marked as deleted, and the content stays bound to its root
     budget.
 
-    Repeating the call does the same again, which removes a file that a crash left behind.
+    The call may be repeated. This removes a file that a crash left behind.
 
     Raises:
         Problem: 404 if there never was one; 403 if the principal does not reach every budget that is charged for the

@@ -28,8 +28,8 @@ _EMPTY = ("empty_cell", "the cell is empty; every cell needs a value")
 _UNKNOWN = ("unknown_category", "the cell is none of the declared categories; case and spaces count")
 _NOT_FINITE_CELL = ("not_finite", "the cell is not a finite number")
 
-# Python accepts as numbers what a file may not contain: "nan", "1_000", digits of every script. Only these characters
-# are allowed.
+# A number in a file may contain only these characters. Python would also accept "nan", "1_000", and digits of every
+# script.
 _NUMBER_CHARACTERS = re.compile(r"[0-9eE+\-. \t]*")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -337,13 +337,13 @@ def rows_that_stay(
 
 
 def _with_one_zero(values: NDArray[Any]) -> FloatArray:
-    """Return numbers of any type as binary64; adding zero makes the two zeros one."""
+    """Return numbers of any type as binary64, with -0.0 turned into 0.0 by adding zero."""
     added: FloatArray = np.add(values, 0.0, dtype=np.float64)
     return added
 
 
 def _lies_within(values: FloatArray, column: NumberColumn) -> bool:
-    """Return whether all values are numbers within the declared bounds; NaN is not."""
+    """Return whether all values are within the declared bounds. NaN never is."""
     return not len(values) or bool(column.lower <= values.min() and values.max() <= column.upper)
 
 

@@ -92,7 +92,7 @@ ERASED = "The rows of this version were erased when a later one came; train on a
 
 
 def refuse_public(dataset: Dataset) -> None:
-    """Refuse a version of public data: nothing is charged for them, so another data set serves as well.
+    """Refuse a further version of public data. Nothing is charged for public data, so a new data set does as well.
 
     Raises:
         Problem: 409 ``dataset_is_public``.

@@ -88,8 +88,7 @@ class ProcessState(Collector):
 
 
 def state_registry(context: Context, answers: AnswerCache) -> CollectorRegistry:
-    """Return the registry of values that are read at each scrape. `Metrics` has the values that are counted as events
-    happen."""
+    """Return the registry of values that are read at each scrape. Counters of events are in `Metrics`."""
     registry = CollectorRegistry()
     registry.register(ProcessState(context, answers))
     registry.register(DatabaseState(context))

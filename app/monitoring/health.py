@@ -32,8 +32,8 @@ Witnessed = Literal["ok", "failing", "none"]
 
 #: For this long after the server's start, its first workers may still be loading what they need.
 WORKERS_START_S = 15.0
-#: The seconds for which a result is repeated: anyone may ask without a key, and each look takes a query, a file and a
-#: reading of all migrations.
+#: The seconds for which a result is reused. Anyone may ask without a key, and each check needs a database query, a
+#: file, and a reading of all migrations.
 BELIEVED_S = 0.2
 
 
@@ -76,7 +76,7 @@ class Readiness(Schema):
 
 
 class LastLook:
-    """The last findings about the parts. There is one check at a time, and at most one in `BELIEVED_S`."""
+    """The latest state of the parts. Only one check runs at a time, and at most one in `BELIEVED_S` seconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -107,7 +107,8 @@ class LastLook:
 
 @router.get("/live", summary="Check whether the process answers")
 async def health_live() -> Health:
-    """This does not check the database, the disk or workers, since restarting the process would mend none of them."""
+    """Says that the process answers. The database, the disk and workers are not checked: a restart would mend none of
+    them."""
     return Health()
 
 

@@ -15,7 +15,7 @@ from app.tables.states import ReservationStatus, RunState
 
 #: No query reads more rows than this, however large a table is.
 MOST_ROWS = 10_000
-#: The most budgets whose shares are computed; each of them is read for that.
+#: The most budgets whose used shares are computed. The row of each of these budgets is read.
 MOST_BUDGETS = 2_000
 
 
@@ -45,7 +45,7 @@ def overdue_reservations(session: Session, now: datetime) -> int:
 
 
 def contradicted_audits(session: Session) -> int:
-    """Count those of the newest audits that found a claim violated."""
+    """Count the audits that found a claim violated, among the newest ones."""
     newest = select(Audit.finding).order_by(Audit.created_at.desc(), Audit.id.desc()).limit(MOST_ROWS).subquery()
     statement = select(func.count()).where(newest.c.finding["verdict"].as_string() == "violated")
     return session.scalar(statement) or 0

@@ -19,7 +19,7 @@ from app.kit import spans
 from app.observability.request_id import REQUEST_ID
 from app.observability.stack import stack_lines
 
-# The characters after which asyncio's messages begin to quote.
+# The characters with which quoted values begin in asyncio's messages.
 _QUOTED = re.compile("[\n(<]")
 
 
@@ -61,7 +61,7 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # The request boundary writes a line per request; the server's own log would quote addresses with their queries.
+    # `RequestBoundary` writes a line per request. The server's own log would quote addresses with their query strings.
     for name in ("uvicorn.access", "sqlalchemy", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
     # This leaves one log line for each batch that could not be sent.
@@ -112,7 +112,7 @@ def task_without_values(_logger: WrappedLogger, _name: str, event: EventDict) ->
 
 
 def exporter_without_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Reduce OpenTelemetry's lines to the fact that it failed, since they quote exceptions and a collector's
+    """Reduce OpenTelemetry's lines to the fact that a transfer failed, since they quote exceptions and the collector's
     answers."""
     if str(event.get("logger")).startswith("opentelemetry."):
         event["event"] = "traces_not_sent"

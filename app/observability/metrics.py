@@ -17,7 +17,8 @@ from prometheus_client.registry import Collector
 
 from app.kit import spans
 
-#: The buckets in seconds. Cached answers take half a millisecond, and the longest job of another process 20 seconds.
+#: The upper ends of the histograms' buckets, in seconds. Cached answers take half a millisecond, and the longest job of
+#: another process takes 20 seconds.
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 EVALUATION_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 20.0)
 
@@ -37,8 +38,8 @@ class VerificationResult(StrEnum):
 
 
 def method_of(text: str) -> str:
-    """Return a method as logs and labels write it. Unknown methods have one name for all, since they are the client's
-    own text."""
+    """Return the name of a method for logs and labels. All unknown methods get the same name, since they are text that
+    the client chose."""
     return text if text in METHODS else "other"
 
 
@@ -135,7 +136,7 @@ class Metrics:
         self._quota_refusals.labels(quota).inc()
 
     def evaluated(self, evaluator: str, seconds: float, values: int = 1) -> None:
-        """Count values of the engine, and the time that they took together."""
+        """Count values that the engine computed, and the time that they took together."""
         child = self._evaluations.labels(evaluator)
         for _ in range(values):
             child.observe(seconds / values)
@@ -151,7 +152,7 @@ class Metrics:
         self._webhooks.labels(result).inc()
 
     def witness_asked(self, name: str, result: str, count: int = 1) -> None:
-        """Count requests to a witness that the settings name. A count of 0 makes the metric appear."""
+        """Count requests to a witness that the settings name. With a count of 0 the metric appears with the value 0."""
         self._witnesses.labels(name, result).inc(count)
 
     @contextmanager
@@ -166,8 +167,8 @@ class Metrics:
 
 
 class _LastValid(Collector):
-    """The time of the last valid verification. Before the first one there is no sample, since a time of 0 would mean
-    1970."""
+    """The time of the last valid verification. There is no sample before the first verification, since a time of 0
+    would mean 1970."""
 
     moment: float | None = None
 
@@ -182,7 +183,7 @@ class _LastValid(Collector):
 
 
 class Evaluated:
-    """The findings of a block: the last value's evaluator, and the number of values."""
+    """What a timed block reports: the evaluator of the last value, and the number of values."""
 
     evaluator: str = ""
     values: int = 1

@@ -16,8 +16,8 @@ HEADER = "X-Request-Id"
 #: The id of the request that this context works for; it is added to each log line.
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
-# An id must be found in a log and need not be secret, so it is a random text per process and a number. Fetching random
-# bytes for each request would release the interpreter's lock each time.
+# An id consists of a random text, one per process, and a number. It must be unique in a log, but need not be secret.
+# Fetching random bytes for each request would release the interpreter's lock each time.
 _PROCESS, _NUMBERS = secrets.token_hex(6), count(1)
 
 # The request ids that a client may choose. Any other is replaced, since ids are written to logs.
@@ -25,7 +25,8 @@ _ACCEPTED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def choose_request_id(scope: Scope) -> str:
-    """Return the client's own id if it is a plain word, else a new one, and keep it in the request's state."""
+    """Return the request's id, and keep it in the request's state. This is the client's own id if it has an accepted
+    form, and otherwise a new id."""
     offered = Headers(scope=scope).getlist(HEADER)
     accepted = len(offered) == 1 and _ACCEPTED.fullmatch(offered[0])
     request_id = offered[0] if accepted else f"req_{_PROCESS}{next(_NUMBERS):x}"

@@ -44,8 +44,8 @@ _REPLAYED = (b"idempotency-replayed", b"true")
 
 
 class AnswerInterrupted(Exception):
-    """An answer broke off after its first byte, so the connection is given up. The exception says nothing about the
-    cause."""
+    """An answer broke off after its first byte, so the connection is closed. The exception does not show the cause,
+    which might quote data."""
 
 
 class RequestBoundary:
@@ -138,5 +138,5 @@ def _route_of(scope: MutableMapping[str, Any]) -> str:
 
 def _principal_of(scope: MutableMapping[str, Any]) -> str | None:
     """Return the id of the key; None if there is none, or the request was refused before the key was read."""
-    # The principal's id, whoever it is; the layers above decide who may ask.
+    # The id is returned for every kind of principal. Other layers decide who may ask.
     return getattr(scope["state"].get("principal"), "id", None)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 Process = Literal["server", "worker"]
 
-#: The seconds for sending what is left when a process ends; an absent collector must not keep it from ending.
+#: The seconds that a process has for sending its last spans when it ends. A missing collector must not keep the process
+#: from ending.
 LAST_SPANS_S = 2.0
 #: OpenTelemetry's name for an unknown method.
 _OTHER_METHOD = "_OTHER"
@@ -42,7 +43,7 @@ def tracing(settings: Settings, process: Process) -> Iterator[None]:
     if not settings.traces_url:
         yield
         return
-    # Imported here, as below, because these packages are installed only where traces are wanted.
+    # These packages are installed only where traces are wanted, so they are imported here and below.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
@@ -108,7 +109,8 @@ def _provider(settings: Settings, process: Process) -> TracerProvider:
 
 @contextmanager
 def request_span(scope: Scope, believed: tuple[Network, ...]) -> Iterator[Span | None]:
-    """Begin the span of a request; None if none is recorded. `describe` adds what the request was, once that is known.
+    """Begin the span of a request; None if no span is recorded. `describe` adds the method, the route and the status
+    once they are known.
 
     Args:
         scope: The request's scope, with the address of the connected client.
@@ -131,7 +133,7 @@ def request_span(scope: Scope, believed: tuple[Network, ...]) -> Iterator[Span |
 
 
 def describe(span: Span, method: str, route: str, status: int) -> None:
-    """Add to a span what its request was.
+    """Add a request's method, route and status to its span.
 
     Args:
         span: The span of the request.
@@ -154,8 +156,9 @@ def describe(span: Span, method: str, route: str, status: int) -> None:
 def _parent(scope: Scope, believed: tuple[Network, ...]) -> Context:
     """Return the parent of a request's span: the span in its ``traceparent``, if the connected client is believed.
 
-    Otherwise, anybody could choose the trace in which a request appears, and have all their requests recorded. Only the
-    ids and the flag are used. ``tracestate`` and ``baggage`` are a caller's text, and are not read.
+    If every client were believed, anybody could choose the trace in which a request appears, and have all their
+    requests recorded. Only the ids and the flag are used. ``tracestate`` and ``baggage`` are a caller's text, and are
+    not read.
     """
     from opentelemetry.context import Context  # noqa: PLC0415
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415

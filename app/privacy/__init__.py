@@ -1,1 +1,1 @@
-"""Privacy accounting over HTTP: events in, certified intervals out."""
+"""Privacy accounting over HTTP. Requests have events, and answers have certified intervals."""

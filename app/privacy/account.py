@@ -30,7 +30,7 @@ class CurveRequest(Schema):
 
 
 class AttackRiskRequest(Schema):
-    """The points at which the risk of membership inference, and of other attacks on one record, is wanted."""
+    """The points at which to bound the risk of membership inference and of other attacks on one record."""
 
     fpr: list[Annotated[float, Field(ge=1e-30, lt=1)]] = Field(
         [], max_length=MAX_RISKS, description="False positive rates; also baselines of reconstruction."
@@ -117,7 +117,7 @@ class CertificationBody(Schema):
 
 
 class CertificateBody(Schema):
-    """One inequality, with all that a verifier needs to prove it in ball arithmetic."""
+    """An inequality with all that a verifier needs to prove it in ball arithmetic."""
 
     claim: Literal["at_most", "more_than"] = Field(
         description="`at_most`: delta at `epsilon` is at most `delta` in every direction. `more_than`: it is above "
@@ -147,7 +147,7 @@ class CertificatesBody(Schema):
 
 
 class PointBody(Schema):
-    """One point of a privacy curve; the quantity that was asked for is the interval."""
+    """One point of a privacy curve; the requested quantity is an interval."""
 
     epsilon: IntervalBody | float
     delta: IntervalBody | float
@@ -237,14 +237,14 @@ class RegretBody(Schema):
 
 
 class GaussianSummaryBody(Schema):
-    """The whole trade-off curve in one number; mu-Gaussian DP itself holds where `promised_too_much` is 0."""
+    """The whole trade-off curve in one number; mu-Gaussian DP itself holds if `promised_too_much` is 0."""
 
     closest: RegretBody = Field(description="The mu whose curve is nearest.")
     conservative: RegretBody = Field(description="The smallest mu that promises too much by no more than was allowed.")
 
 
 class SwitchBody(Schema):
-    """The cost of the same loop with batches of another kind."""
+    """The cost of the same training loop with batches of another kind."""
 
     kind: Literal["random_allocation"] = Field(description="Each record draws its own step of every pass.")
     epsilon: IntervalBody

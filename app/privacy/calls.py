@@ -1,4 +1,4 @@
-"""A call of another library that somebody pasted, as a source of `/v1/import`."""
+"""A pasted call of another library as a source of `/v1/import`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.problems import Problem, ProblemItem, from_accounting, json_pointer
 class CallSource(Schema):
     """Python with a call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting. It is read, and never run.
 
-    What the call does not say is filled in beside it. A number that is missing is refused with its name.
+    The other fields give what the call does not say. If a number is missing, the refusal names it.
     """
 
     kind: Literal["call"]
@@ -41,7 +41,7 @@ class CallSource(Schema):
     )
 
     def read(self, delta: float | None, relation: NeighboringRelation | None) -> PastedCall:
-        """Return what the call releases and charges.
+        """Return the events of the call and the privacy that the call reports.
 
         Raises:
             AccountingError: as for `read_call`.
@@ -62,7 +62,7 @@ class CallSource(Schema):
 
 
 class AssumedBody(Schema):
-    """Something that the call does not say and that the numbers depend on."""
+    """An assumption about something that the call does not say and on which the numbers depend."""
 
     name: str
     value: str
@@ -70,7 +70,7 @@ class AssumedBody(Schema):
 
 
 class CallBody(Schema):
-    """A pasted call, as far as it was understood."""
+    """The pasted call as it was understood."""
 
     library: str
     function: str
@@ -91,8 +91,8 @@ class CallBody(Schema):
 
 @contextmanager
 def refused_in_call() -> Iterator[None]:
-    """Turn refusals in the block into answers. A missing number is reported at its field, everything else at its field
-    or at the text."""
+    """Turn refusals in the block into HTTP problems. A missing number is reported at its field. Other faults are
+    reported at their field or at the text."""
     try:
         yield
     except Incomplete as error:
@@ -110,7 +110,8 @@ def refused_in_call() -> Iterator[None]:
 
 
 def _place(field: str) -> tuple[str, ...]:
-    """Return where a field of `Known` is in the request; for fields inside the text, the place of the text."""
+    """Return the pointer to a field of `Known` in the request. For fields inside the text, this is the pointer to the
+    text."""
     if field == "delta":
         return ("delta",)
     return ("source", field if field in CallSource.model_fields else "code")

@@ -1,6 +1,6 @@
-"""`certificate: true`: both ends of an answer, certified in a process with limits of time and memory.
+"""`certificate: true`: certificates of both ends of an answer, made in a process with limits of time and memory.
 
-A failure here never makes an answer fail: if an end has no certificate, a note says why.
+A failure here never makes an answer fail: if an end of the interval has no certificate, a note says why.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def certificates(
     value: Interval,
     group_size: int = 1,
 ) -> CertificatesBody:
-    """Return certificates of the ends of ``value``.
+    """Return certificates of the two ends of the interval ``value``.
 
     Args:
         context: Holds the processes.
-        events: What was accounted, as the certificate will name it.
+        events: The accounted events, which the certificate will name.
         relation: The neighbouring relation.
         field: ``"delta"`` or ``"epsilon"``, whichever was given.
         asked: The value of that field.

@@ -32,7 +32,7 @@ def certify(
 
     Args:
         context: Holds the processes.
-        events: What was accounted.
+        events: The accounted events.
         relation: The neighbouring relation.
         field: ``"delta"`` or ``"epsilon"``, whichever was given.
         asked: The values of that field.
@@ -49,7 +49,7 @@ def certify(
         opinions = context.processes.run(ask, events, relation, asked, step)
     except (JobFailed, Problem) as failure:
         return [_without_opinion(field, f"No second opinion: {failure}. The interval stands.") for _ in answers]
-    except Exception as error:  # a library's failure, whatever its type, must not fail the answer
+    except Exception as error:  # a library's failure of any type must not fail the answer
         words = f"No second opinion: dp-accounting failed with {type(error).__name__}. The interval stands."
         return [_without_opinion(field, words) for _ in answers]
     return [_body(field, opinion, answer, step) for opinion, answer in zip(opinions, answers, strict=True)]

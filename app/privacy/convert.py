@@ -29,7 +29,7 @@ Omega = Annotated[float, Field(gt=1, le=MAX_ORDER, description="The largest orde
 
 
 class AttackRiskIn(Schema):
-    """A bound of the advantage of every membership inference; `fpr` and `tpr` alone bound too little to convert."""
+    """A bound on the advantage of every membership inference; `fpr` and `tpr` alone bound too little to convert."""
 
     kind: Literal["attack_risk"]
     advantage: Probability | None = None
@@ -49,7 +49,7 @@ else:
 
 
 class ToPlainKind(Schema):
-    """A kind without a parameter that is chosen."""
+    """A kind without parameters."""
 
     kind: Literal["pure_dp", "zcdp", "gaussian_dp"] = Field(
         description="`pure_dp`: The smallest epsilon. `zcdp`: The smallest rho. `gaussian_dp`: The smallest mu."

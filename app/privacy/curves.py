@@ -11,10 +11,10 @@ from app.evaluation import Evaluation
 from app.privacy.account import CurveBody, DeltaAtEpsilon, EpsilonAtDelta, TradeOffPoint
 from app.wire.answers import IntervalBody
 
-#: A curve reaches from the requested delta divided by this to the requested delta times this.
+#: A curve reaches from the requested delta divided by this factor to the requested delta times this factor.
 REACH = 1000.0
 SMALLEST_DELTA, LARGEST_DELTA = 1e-30, 0.5
-#: The deltas that are shown if delta 0 is requested, which a logarithmic scale cannot show.
+#: The range of deltas that is shown if delta 0 is requested, since a logarithmic scale cannot show 0.
 DELTAS_WITHOUT_A_CENTRE = (1e-12, 1e-2)
 #: With fewer nodes, a trade-off curve of few points would be loose.
 FEWEST_NODES = 33
@@ -48,7 +48,7 @@ def curve(evaluation: Evaluation, field: str, asked: Sequence[float], points: in
 
 
 def deltas_around(asked: Sequence[float], points: int) -> list[float]:
-    """Return deltas at equal ratios.
+    """Return deltas around the requested ones, at equal ratios.
 
     >>> [float(f"{delta:.3g}") for delta in deltas_around([1e-5], 3)]
     [1e-08, 1e-05, 0.01]
@@ -63,7 +63,7 @@ def deltas_around(asked: Sequence[float], points: int) -> list[float]:
 
 
 def epsilons_around(asked: Sequence[float], points: int) -> list[float]:
-    """Return epsilons at equal distances.
+    """Return epsilons around the requested ones, at equal distances.
 
     >>> epsilons_around([1.0], 3)
     [0.0, 1.0, 2.0]

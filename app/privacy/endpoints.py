@@ -1,4 +1,4 @@
-"""Stateless accounting: events to certified numbers, guarantees to other guarantees, what tuning costs."""
+"""Stateless accounting: certified losses of events, conversions of guarantees, the cost of tuning, and imports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def account(
     Give `delta` to get epsilon, or `epsilon` to get delta; a list of values gives `points`. `curve` adds curves around
     the value, `certify` the number of an independent library.
     """
-    # Parts that were not requested are absent; null means that a quantity has no finite bound.
+    # Parts that were not requested are left out. A null means that a quantity has no finite bound.
     return await answers.respond(
         request, lambda: service.account(context, request), is_final=service.has_every_opinion, exclude_unset=True
     )
@@ -53,9 +53,9 @@ async def convert(
     answers: CurrentAnswers,
     request: Annotated[ConvertRequest, Body(openapi_examples=CONVERT_EXAMPLES)],
 ) -> Response:
-    """The best guarantee of another kind that is known to follow, with its theorem and the textbook forms beside it.
+    """The best guarantee of another kind that is known to follow, with its theorem and the textbook formulas.
 
-    `tight` says whether some mechanism attains it. A direction that does not exist is refused (`no_such_conversion`).
+    `tight` says whether some mechanism attains it. Conversions that do not exist are refused (`no_such_conversion`).
     """
     return await answers.respond(request, lambda: answer_conversion(context, request), exclude_none=True)
 
@@ -74,7 +74,7 @@ async def tuning_cost(
     """The privacy of a search that runs a private algorithm a random number of times and releases the best result.
 
     `events` are those of ONE run. The answer has the selection's epsilon as an interval, each bound with its theorem,
-    what it would cost to release all runs, and the whole as one event for a budget. With `target` the noise is solved.
+    the cost of releasing all runs, and the selection as one event for a budget. With `target` it solves for the noise.
     """
     return await answers.respond(request, lambda: answer_tuning_cost(context, request), exclude_unset=True)
 
@@ -90,9 +90,9 @@ async def import_history(
     answers: CurrentAnswers,
     request: Annotated[ImportRequest, Body(openapi_examples=IMPORT_EXAMPLES)],
 ) -> Response:
-    """Accounts a history of Opacus, an event of dp-accounting (JAX Privacy, TF Privacy), or a pasted call of either.
+    """Accounts a history of Opacus, an event of dp-accounting (JAX Privacy, TF Privacy), or a pasted call of these.
 
-    A call is read as text, and never run; what it does not say is asked for, field by field (`missing`). The answer has
+    A call is read as text, and never run; a refusal names each field that it leaves open (`missing`). The answer has
     the certified interval, the library's own number, and each reason why the two differ.
     """
     return await answers.respond(request, lambda: answer_import(context, request), is_final=has_their_number)

@@ -1,4 +1,5 @@
-"""Request and answer of `/v1/import`: what another library recorded, re-accounted, and why the numbers differ."""
+"""Request and answer of `/v1/import`: the history of another library is accounted again, and differences are
+explained."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ HistoryEntry = Annotated[
 
 
 class OpacusSource(Schema):
-    """The `state_dict()` of an accountant of Opacus; in a checkpoint `privacy_accountant_state_dict`."""
+    """The `state_dict()` of an accountant of Opacus. In a checkpoint it is `privacy_accountant_state_dict`."""
 
     kind: Literal["opacus"]
     mechanism: Literal["rdp", "prv", "gdp"] = Field(
@@ -117,7 +118,7 @@ class DifferenceBody(Schema):
 
 
 class ImportAnswer(Schema):
-    """The history as events of this service, accounted, beside the library's number."""
+    """The history as accounted events of this service, and the library's number."""
 
     events: list[EventSchema] = Field(
         description="The events, with equal steps merged, ready to be charged or accounted further."
@@ -138,7 +139,7 @@ _TEXT = {"opacus": (), "dp_event": ("event",), "call": ("code",)}
 
 
 def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
-    """Re-account what another library recorded.
+    """Account the history of another library again.
 
     Raises:
         Problem: 422 that points at what cannot be read or accounted here.
@@ -184,7 +185,7 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The recorded events with their epsilon and warnings; no epsilon if nothing was released.
+    """The recorded events with their epsilon and warnings. There is no epsilon if nothing was released.
 
     It can be pickled, since it comes from another process.
     """
@@ -243,7 +244,7 @@ def _library(context: Context, event: Mapping[str, Any], reported: Reported, del
         found = context.processes.run(library_epsilon, event, relation, delta, reported.accountant)
     except (JobFailed, Problem) as failure:
         return None, f"No number of the library: {failure}."
-    except Exception as error:  # a library's failure, whatever its type, must not fail the answer
+    except Exception as error:  # a library's failure of any type must not fail the answer
         return None, f"The library does not account this event under {relation}: {type(error).__name__}."
     if not found < float("inf"):
         return None, "The library finds no finite epsilon."

@@ -17,7 +17,7 @@ from app.problems import unprocessable
 from app.wire.answers import ConventionBody, IntervalBody, error_budget
 from app.wire.events import to_events
 
-#: The seconds that one request may take; beyond them it is refused, so that others get their turn.
+#: The seconds that one request may take. A request that takes longer is refused, so that others get their turn.
 MOST_SECONDS = 30.0
 
 
@@ -26,7 +26,7 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
     requested.
 
     Raises:
-        Problem: 422 when both or neither are given, or when the engine refuses the events.
+        Problem: 422 when the request gives both epsilon and delta or neither, or when the engine refuses the events.
     """
     if (request.delta is None) == (request.epsilon is None):
         code = "overdetermined" if request.delta is not None else "missing"
@@ -85,7 +85,7 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
 
 
 def _about_shuffling(evaluation: Evaluation, delta: float) -> dict[str, object]:
-    """Return the part of the answer about shuffled epochs; none if there are none."""
+    """Return the part of the answer about shuffled epochs; None if there are no such epochs."""
     found = evaluation.shuffling(delta, "delta")
     if found is None:
         return {}
@@ -98,7 +98,8 @@ def _about_shuffling(evaluation: Evaluation, delta: float) -> dict[str, object]:
 
 
 def has_every_opinion(answer: AccountAnswer) -> bool:
-    """Return whether no second opinion and no certificate is missing; a less busy server may find them later."""
+    """Return whether the answer has every second opinion and certificate. A less busy server may find missing ones
+    later."""
     if answer.certificates is not None and None in (answer.certificates.upper, answer.certificates.lower):
         return False
     points = answer.points if answer.points is not None else [answer]
@@ -114,7 +115,7 @@ def _point(field: str, value: float, found: Answer, certification: Certification
         method=found.method,
         error_budget=error_budget(found),
     )
-    # A field that was not requested is left out of the answer, rather than null.
+    # A field that was not requested is left out of the answer. It must not be null.
     return point if certification is None else point.model_copy(update={"certification": certification})
 
 

@@ -35,7 +35,7 @@ Gamma = Annotated[
 
 
 class NegativeBinomialTrials(Schema):
-    """The truncated negative binomial law of any eta: a smaller one costs less and spreads the number more widely."""
+    """The truncated negative binomial law. A smaller eta costs less and spreads the number more widely."""
 
     kind: Literal["truncated_negative_binomial"]
     eta: float = Field(ge=-1, le=MAX_ETA)
@@ -55,7 +55,7 @@ class NamedTrials(Schema):
 
 
 class PoissonTrialsIn(Schema):
-    """A Poisson number of runs; with probability e^-mean nothing is run, and nothing released."""
+    """A Poisson number of runs. With probability e^-mean nothing is run or released."""
 
     kind: Literal["poisson"]
     expected_trials: ExpectedTrials
@@ -83,7 +83,7 @@ class SelectionGoal(Schema):
 
 
 class TuningCostRequest(Schema):
-    """The events of ONE run, and how many runs there are; `delta`, or a `target` to solve the noise for."""
+    """The events of ONE run and the number of runs. Give `delta`, or a `target` to solve for the noise."""
 
     events: Events
     neighboring_relation: NeighboringRelation = Field(NeighboringRelation.ADD_OR_REMOVE_ONE, strict=False)
@@ -103,7 +103,7 @@ class TuningCostRequest(Schema):
 
 
 class DistributionBody(Schema):
-    """The law that the number of runs has to be drawn from, in secret."""
+    """The law from which the number of runs must be drawn in secret."""
 
     kind: Literal["truncated_negative_binomial", "poisson", "fixed"] = Field(
         description="`truncated_negative_binomial`: At least one run; `eta` and `gamma` say how the number spreads. "
@@ -124,7 +124,7 @@ class BoundBody(Schema):
 
 
 class RenyiBody(Schema):
-    """The selection's divergence of `orders[i]` is at most `epsilons[i]`."""
+    """The selection's divergence of order `orders[i]` is at most `epsilons[i]`."""
 
     kind: Literal["renyi_dp"]
     orders: list[float]
@@ -132,7 +132,7 @@ class RenyiBody(Schema):
 
 
 class ChargeBody(Schema):
-    """The whole selection as one event: what a reservation in a budget of that kind takes, once, whatever was drawn."""
+    """The whole selection as one event: a budget of that kind reserves it once, whatever number is drawn."""
 
     renyi_dp: EventSchema | None = Field(description="Null if a run has no Renyi divergence, or too large ones.")
     approximate_dp: EventSchema | None = Field(description="Null if epsilon is above 1e6.")
