@@ -1,4 +1,4 @@
-"""The pairs that certificates are about, as losses of the engine: for each event the one that the verifier has."""
+"""This module maps each event to the dominating pair that the verifier uses for it, as a loss of the engine."""
 
 from __future__ import annotations
 
@@ -43,16 +43,17 @@ _NOT_ATTAINED = (
     "the pair that certificates are about bounds these batches, and nobody attains it: that it loses more says nothing "
     "about them"
 )
-#: Branches that the verifier tells apart, at most.
+#: The most branches that the verifier tells apart.
 _MOST_BRANCHES = 64
-#: A record that is surely in its branch is treated as nearly surely in it, because nodes must be chosen for it, too.
+#: A record that is certainly in the batch of its branch gets this probability instead, so that nodes can be chosen for
+#: it.
 _ALMOST = 1.0 - 1e-12
 
 
 def is_wider(event: Event, relation: NeighboringRelation) -> str:
-    """Return the reason why a lower bound of the certificate's pair says nothing about a step.
+    """Return the reason why a lower bound for the certificate's pair is no lower bound for a step.
 
-    The text is empty if it does say something.
+    The text is empty if the bound for the pair does hold for the step.
     """
     cut = isinstance(event.sampling, TruncatedPoisson) and event.sampling.is_random
     if cut or isinstance(event.sampling, WithReplacement):
@@ -62,7 +63,7 @@ def is_wider(event: Event, relation: NeighboringRelation) -> str:
 
 
 def certified_loss(event: Event, relation: NeighboringRelation, group_size: int) -> PrivacyLoss:
-    """Return the loss whose pair the verifier has a theorem for.
+    """Return the loss of the pair for which the verifier has a theorem.
 
     Raises:
         NoCertificate: If the verifier has no theorem for this event.
@@ -99,7 +100,7 @@ def _of_group(event: Event, relation: NeighboringRelation, size: int) -> Privacy
 
 
 def _cut(loss: PrivacyLoss) -> PrivacyLoss:
-    """Return Poisson's pair and one pair of a cut batch as branches: the verifier knows how often a batch is cut."""
+    """Return Poisson's pair mixed with the pair of a cut batch. The verifier computes how often a batch is cut."""
     if not isinstance(loss, VisibleMixtureLoss):
         raise NoCertificate("a step whose batches are always cut has no certificate yet")
     (weight, whole), (seen, cut), *_ = zip(loss.weights, loss.losses, strict=True)
@@ -162,7 +163,7 @@ def _enough(weights: np.ndarray, mass: float) -> int:
 
 
 def sampled_step(loss: PrivacyLoss, name: str) -> SampledStep | None:
-    """Return where the nodes of a step have to be chosen; None if the verifier knows its transform."""
+    """Return the step for which nodes have to be chosen; None if the verifier has the transform in closed form."""
     one_sided = "add" if name == "add" else "remove"
     if isinstance(loss, HitsLoss):
         return SampledStep("replace" if loss.replaced else one_sided, loss.noise_multiplier, loss.log_weights)
