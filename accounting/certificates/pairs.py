@@ -36,12 +36,12 @@ from accounting.losses.without_replacement import SymmetrizedLoss
 from accounting.relations import NeighboringRelation
 
 _WIDER_PAIR = (
-    "batches of a fixed size have a narrower pair under replace_special than the one that certificates are about: that "
-    "the wider one loses more says nothing about theirs"
+    "certificates use a wider dominating pair than these batches of a fixed size have under replace_special: a lower "
+    "bound for the wider pair does not hold for the batches"
 )
 _NOT_ATTAINED = (
-    "the pair that certificates are about bounds these batches, and nobody attains it: that it loses more says nothing "
-    "about them"
+    "certificates use a pair that dominates these batches but is not attained: a lower bound for the pair does not "
+    "hold for the batches"
 )
 #: The most branches that the verifier tells apart.
 _MOST_BRANCHES = 64
@@ -95,7 +95,9 @@ def _of_group(event: Event, relation: NeighboringRelation, size: int) -> Privacy
         logs = size * math.log1p(-q) + np.concatenate([[0.0], np.cumsum(odds)])
         return HitsLoss(mechanism.noise_multiplier, tuple(logs.tolist()), relation is NeighboringRelation.REPLACE_ONE)
     if isinstance(mechanism, Gaussian) and isinstance(sampling, Poisson):
-        raise NoCertificate(f"the verifier tells apart at most {MOST_HITS} records of a group in a batch")
+        raise NoCertificate(
+            f"the verifier covers at most {MOST_HITS} records of a group in one batch, and this step needs more"
+        )
     raise NoCertificate(f"no certificate covers groups with {mechanism.kind} and {sampling.kind} batches yet")
 
 

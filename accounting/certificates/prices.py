@@ -95,7 +95,7 @@ def certify_price(
     """
     amount, failure, pure = (*amounts, 0, SATURATED)[:3] if len(amounts) == 1 else amounts
     if not 0 < amount < SATURATED:
-        raise NoCertificate("no finite mu squared is charged")
+        raise NoCertificate("the charge has no finite mu squared, so there is nothing to certify")
     check = verifier()
     stated = PriceStatement(
         AT_MOST, tuple(events), NeighboringRelation(relation), amount, failure, None if pure >= SATURATED else pure
@@ -103,7 +103,7 @@ def certify_price(
     precision, groups = 128, list[dict[str, Json]]()
     if failure:
         if rate is None or failure != failure_of(amount, rate):
-            raise NoCertificate("a stated delta is part of the failure, and no certificate covers stated deltas yet")
+            raise NoCertificate("the events have a stated delta, and no certificate covers stated deltas yet")
         precision, groups = _groups(stated, rate)
     data = price_bytes(stated, precision, groups)
     verdict = check(data)
@@ -131,7 +131,7 @@ def _groups(stated: PriceStatement, rate: Fraction) -> tuple[int, list[dict[str,
     """
     nodes = nodes_of_cover(stated.events, stated.relation, rate, stated.mu_squared)
     if not nodes:
-        raise NoCertificate("the nodes do not prove the cover")
+        raise NoCertificate("the nodes do not prove that the charge covers the events")
     precision, groups = 0, list[dict[str, Json]]()
     while nodes:
         last = len(nodes) - 1
@@ -144,7 +144,7 @@ def _groups(stated: PriceStatement, rate: Fraction) -> tuple[int, list[dict[str,
                 if served <= last:
                     break
         else:
-            raise NoCertificate("the last node of a group is not proved beside the others")
+            raise NoCertificate("the form of proof of a group of nodes does not prove the last node of the group")
         groups.insert(0, _group(asked[served:], directions))
         nodes, precision = nodes[:served], max(precision, bits)
     return precision, groups
@@ -171,7 +171,7 @@ def _forms(node: Statement, unchecked: bool) -> tuple[float, int, Any]:
         unchecked: Whether to return the likeliest forms without checking them. The caller then finds out what they
             prove.
     """
-    reason = "no form of proof fits these events"
+    reason = "the verifier has no form of proof that fits these events"
     for each in (node, replace(node, epsilon=node.epsilon * (1.0 + WIDENED))):
         for data in islice(witnesses(each), _MOST_TRIED):
             verdict = verifier()(data) if not unchecked else None

@@ -44,8 +44,8 @@ from accounting.losses.with_replacement import DrawsLoss
 from accounting.relations import NeighboringRelation
 
 NOT_INSTALLED = (
-    "what the verifier computes with is not installed, and a certificate that nobody has checked is not handed out; "
-    "install python-flint (`make proofs` in a checkout)"
+    "the verifier needs python-flint, which is not installed, and unchecked certificates are not handed out; install "
+    "python-flint (`make proofs` in a checkout)"
 )
 _WITH_OUTCOMES = PureDp | RandomizedResponse | DiscreteLaplace | DiscreteGaussian
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
@@ -108,7 +108,7 @@ def certify(
     wider = [why for event in _resolved(statement) if (why := is_wider(event, relation))]
     if claim == MORE_THAN and wider:
         raise NoCertificate(wider[0])
-    reason = "no form of proof fits these events"
+    reason = "the verifier has no form of proof that fits these events"
     for data in witnesses(statement):
         verdict = check(data)
         if verdict.verdict == "verified":
@@ -176,7 +176,7 @@ def _of_all(statement: Statement, directions: dict[str, Direction]) -> Iterator[
     """Yield certificates that have one form of proof for each direction. The likeliest forms come first."""
     found = {name: list(_complete(statement, direction)) for name, direction in directions.items()}
     if any(not forms for forms in found.values()):
-        raise NoCertificate("no line has few enough points")
+        raise NoCertificate("every contour line needs more points than a verifier evaluates")
     for number in range(max(len(forms) for forms in found.values())):
         chosen = {name: forms[min(number, len(forms) - 1)] for name, forms in found.items()}
         yield bytes_of(
@@ -307,7 +307,7 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
         for weight, branch in zip(weights, losses, strict=True):
             step = branch.contour_step(math.log(count), remove=name != "add")
             if step is None:
-                raise NoCertificate("a step has no contour integral")
+                raise NoCertificate("the events contain a step that has no contour integral")
             parts.append(Part(weight, step, sampled_step(branch, name)))
         whole = MixtureStep(weights, tuple(part.step for part in parts), _NEGLIGIBLE) if mixed else parts[0].step
         power = "laplace" if isinstance(event.mechanism, Laplace) else ""

@@ -181,7 +181,7 @@ class Direction:
             if math.isfinite(logs[index]):
                 with suppress(NoCertificate):
                     return {"tilt": tilt, "steps": self.rules(tilt, self.digits_of_moments)}
-        raise NoCertificate("no tilt bounds the aliases")
+        raise NoCertificate("no tilt gives a bound of the aliases of the contour integral")
 
     @property
     def digits_of_moments(self) -> float:

@@ -40,11 +40,11 @@ EVALUATORS: tuple[Evaluator, ...] = (
 METHODS = frozenset({METHOD, *(name for evaluator in EVALUATORS for name in (evaluator.name, *evaluator.methods))})
 
 NO_FINITE_BOUND = (
-    "No finite upper bound was found for this combination of mechanisms, which is not to say that there is none. "
+    "No finite upper bound was found for this combination of mechanisms, although one may exist. "
     "Ask about its parts separately and add their epsilons and deltas."
 )
 EFFORT_REACHED = (
-    "The engine stopped at its effort of {} operations. The interval holds; with a larger effort it may be narrower."
+    "The engine stopped at its limit of {} operations. The interval is sound; a larger effort may make it narrower."
 )
 #: The relative amount by which two bounds may cross because of rounding in their own numerics.
 CROSSING_ALLOWANCE = 1e-9
