@@ -248,7 +248,9 @@ def _log_ratios(
 
 @compiled
 def _operations(losses: Complex, blocks: int, width: int, spacing: float) -> int:
-    """Return the number of operations of `_log_ratios`. Terms in which e^(itl) is negligible cost none."""
+    """Return the number of operations of `_log_ratios`. Terms in which e^(itl) is negligible cost a quarter of the
+    others.
+    """
     live = 0.0
     for j in range(losses.size):
         live += min(_DEAD / max(losses[j].imag * (width * spacing), 1e-300) + 1.0, blocks)
