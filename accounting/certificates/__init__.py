@@ -1,7 +1,8 @@
 """Certificates are statements about a composition that others can check, with `clients/verifier`.
 
-A certificate states that delta at some epsilon is at most, or more than, some number, and says where a verifier should
-integrate to see it. What is stated and proved: docs/concepts/certificates.md.
+A certificate states that delta at some epsilon is at most some number, or that it is more than some number. The
+certificate also says where a verifier should integrate to check the statement. docs/concepts/certificates.md explains
+what is stated and how it is proved.
 """
 
 from accounting.certificates.answers import CertifiedEnd, certify_delta, certify_epsilon, certify_upper

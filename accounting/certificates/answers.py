@@ -1,4 +1,4 @@
-"""Certifies both ends of an answer, as narrowly as the verifier allows."""
+"""This module certifies both ends of an answer, as narrowly as the verifier allows."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from accounting.events import Event
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 
-#: If the engine's own end cannot be certified, it is stated wider by this relative amount.
+#: If the end that the engine found cannot be certified, an end that is wider by this relative amount is tried.
 WIDENED = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class CertifiedEnd:
-    """One end of an interval, as far as it is certified.
+    """One end of an interval, with its certificate if there is one.
 
     Attributes:
         epsilon, delta: The numbers of the statement.
-        certificate: None if there is none, and `reason` says why.
+        certificate: The certificate; None if there is none, and then `reason` says why.
     """
 
     epsilon: float
@@ -52,7 +52,7 @@ def certify_upper(
         events: What is accounted.
         relation: Its neighbouring relation.
         delta: The delta at which epsilon is stated.
-        most: The epsilon to state; None states the upper end that the engine finds.
+        most: The epsilon to state. If None, the upper end that the engine finds is stated.
 
     Raises:
         AccountingError: If there is no such epsilon.
@@ -66,7 +66,9 @@ def certify_upper(
 def certify_delta(
     events: Sequence[Event], relation: NeighboringRelation, epsilon: float, value: Interval, group_size: int = 1
 ) -> tuple[CertifiedEnd, CertifiedEnd]:
-    """Return certificates of the upper and of the lower end of delta at ``epsilon``, as `certify_epsilon`."""
+    """Return certificates of the upper and of the lower end of delta at ``epsilon``; `certify_epsilon` does this for
+    epsilon.
+    """
     upper = [(epsilon, value.upper), (epsilon, min(1.0, value.upper * (1.0 + WIDENED)))]
     lower = [(epsilon, value.lower), (epsilon, value.lower * (1.0 - WIDENED))]
     above = _first(AT_MOST, events, relation, upper, group_size=group_size)
@@ -81,8 +83,8 @@ def _first(
     positive: float = 1.0,
     group_size: int = 1,
 ) -> CertifiedEnd:
-    """Return the certificate of the first statement that has one, or the reason why none has."""
-    reason = "it is 0, below which nothing is" if positive <= 0.0 else "it is infinite"
+    """Return the certificate of the first statement that can be certified, or the reason why no statement can."""
+    reason = "the lower end is 0, and nothing is lower" if positive <= 0.0 else "it is infinite"
     for epsilon, delta in stated:
         if positive > 0.0 and math.isfinite(epsilon):
             try:

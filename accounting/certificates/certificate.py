@@ -1,4 +1,4 @@
-"""A certificate: its canonical bytes and their hashes."""
+"""This module defines a certificate: its canonical bytes and their hashes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Statement:
     """A statement about delta at ``epsilon`` of the composed dominating pair of ``events``.
 
     Attributes:
-        claim: `AT_MOST`: it is at most ``delta`` in every direction. `MORE_THAN`: it is more in some direction.
+        claim: `AT_MOST`: delta at ``epsilon`` is at most ``delta`` in every direction. `MORE_THAN`: it is more than
+            ``delta`` in some direction.
         group_size: How many records the data sets differ in.
     """
 
@@ -47,11 +48,13 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Canonical bytes, with the hash of the whole and that of the statement, which a better witness shares.
+    """The canonical bytes of a certificate, with two hashes: one of all bytes, and one of the statement alone.
+
+    Certificates of the same statement with different witnesses share the hash of the statement.
 
     Attributes:
         data: UTF-8 JSON, at most a few kilobytes.
-        verdict: What the verifier said of it: always "verified" of a certificate that `certify` returned.
+        verdict: The verifier's answer. It is always "verified" for a certificate that `certify` returned.
         assumed: The theorems by which the pairs dominate the mechanisms, which no arithmetic can check.
         checked_with: The versions of the verifier and of its arithmetic.
     """

@@ -1,7 +1,9 @@
-"""The witness of a law that is cut once: where few participations decide, the bulk of the losses reaches no epsilon.
+"""This module chooses the witness for a law of losses that is cut once into a bulk and the losses above it.
 
-Theorem 5 of docs/concepts/fourier.md with one cut; each branch of a mixture is cut at a place of its own. As in
-`accounting.certificates.witness`, no number has to be right.
+The cut helps if a few participations decide delta: the losses of the bulk then do not add up to epsilon.
+
+The form of proof is Theorem 5 of docs/concepts/fourier.md with one cut. Each branch of a mixture has a cut of its own.
+As in `accounting.certificates.witness`, the numbers need not be exact for the certificate to be sound.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ _TOLERANCE, _PANELS, _MOST_NODE_POINTS = 1e-11, 400, 1.6e7
 
 @dataclass(frozen=True)
 class Bulk:
-    """A bound of what lies below the cut, with the ends of its panels in widths above the cut, and its logarithm."""
+    """A bound on delta of the losses below the cut, its logarithm, and the ends of the panels that prove it.
+
+    The ends of the panels are measured from the cut, in widths of the cut.
+    """
 
     tilt: float
     reach: float
@@ -54,7 +59,7 @@ class Branch:
 
     @cached_property
     def width(self) -> float:
-        """Return how smooth the cut is."""
+        """Return the width of the cut: the standard deviation of the normal law that smooths it."""
         widest = 0.25 * min(self.step.noise, self.step.noise**2)
         # A batch of a fixed size has no mass below 1/2, so the part of the law there must be negligible.
         return rounded(min(widest, (self.place - 0.5) / 10.0) if self.is_fixed else widest)
@@ -79,7 +84,7 @@ class Branch:
         return self.place + reach * self.width
 
     def below(self, reach: float, tilts: Array) -> tuple[Array, float]:
-        """Return the sums over the panels at some tilts, and what lies beyond them."""
+        """Return the sums over the panels at some tilts, and a bound of the part beyond the panels."""
         s, end = self.step.noise, self.end(reach)
         hits = [(h, math.exp(log_weight)) for h, log_weight in enumerate(self.step.log_weights)]
         edges = np.linspace(self.start, end, _PANELS + 1)
@@ -120,7 +125,7 @@ class Cut:
 
     @cached_property
     def bulk(self) -> Bulk:
-        """Return the least bound of the bulk among some tilts and ends."""
+        """Return the smallest bound of the bulk that some choices of tilts and ends give."""
         epsilon, best = self.direction.epsilon, Bulk(1.0, 1.0, math.inf)
         tilts = np.geomspace(0.3, 3e4, 60) / max(epsilon, 1e-3)
         kernels = -tilts * np.log1p(1.0 / tilts) - np.log1p(tilts)
@@ -136,7 +141,9 @@ class Cut:
         return best
 
     def form(self) -> tuple[dict[str, Json], float] | None:
-        """Return the witness on the line with the fewest points, and its natural digits; None if it has too many."""
+        """Return the witness on the line with the fewest points, and its natural digits; None if every line has too
+        many points.
+        """
         best: tuple[float, float, float, float] | None = None
         known = self.direction.far_table[0]
         for tilt in np.geomspace(10.0 * known[0], known[-1] / 1.05, 40):
@@ -239,7 +246,8 @@ def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Jso
 def _place_of(step: SampledStep, loss: float) -> float:
     """Return where the loss of one step is ``loss``."""
     s = step.noise
-    # This is the place for a single record; several records, and replaced ones, reach the loss before it.
+    # This place is for a single record that comes or goes. Several records, or a replaced one, reach the loss at a
+    # smaller place.
     odds = (math.exp(min(loss, 600.0)) - math.exp(step.log_weights[0])) / math.exp(step.log_weights[1])
     low, high = 0.0, 0.5 + s * s * math.log(odds)
     if step.kind == "remove" and step.most == 1:

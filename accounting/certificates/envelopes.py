@@ -21,17 +21,18 @@ Array = NDArray[np.float64]
 #: Widths of cuts above which an envelope is found, over s or s^2; how many widths they are beyond 1/2, so that hardly
 #: anything of the law is cut; and the angle, at which the share above grows by e^3.4.
 _WIDTHS_OF_CUTS, _BEFORE_A_CUT, _ANGLE_OF_CUTS = (0.04, 0.08, 0.16, 0.3), 8.3, 1.3
-#: A share below this counts as 0.
+#: A share of the law below this number counts as 0.
 _LEAST = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Theorem B's bound of |M(c + it)/M(c)| on one line: a constant, and weights whose share falls at rates.
+    """Theorem B's bound of |M(c + it)/M(c)| on one line: a constant plus weights that fall exponentially in t at given
+    rates.
 
     Attributes:
         step: The law that is integrated: the step's own, or for batches of a fixed size the remove law above a cut.
-        cut: Where it is cut, with its width; None if it is whole.
+        cut: The place of the cut and its width; None if the law is not cut.
     """
 
     step: SampledStep
@@ -47,7 +48,7 @@ class Bound:
         return min(math.log(max(bound, _LEAST)), 0.0)
 
     def nodes(self, tilt: float, digits: float, log_moment: float) -> dict[str, Json]:
-        """Return the nodes of its rule."""
+        """Return the nodes of the quadrature rule behind this bound."""
         if self.cut is None:
             return self.step.nodes(self.angle, tilt, digits, log_moment)
         place, width = self.cut
@@ -62,7 +63,7 @@ class Envelope:
     Args:
         log_moment: log M(c).
         digits: The natural digits of a rule that serves only the envelope.
-        is_rare: Whether the main rule's own bound is good enough.
+        is_rare: Whether the branch is so rare that the main rule's own bound is good enough.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Envelope:
         return self.width * (self.digits + growth) / (2.0 * math.pi * theta)
 
     def expected(self, angle: float) -> float:
-        """Return about how many nodes the main rule has at an angle."""
+        """Return the approximate number of nodes that the main rule has at an angle."""
         theta, digits = self.step.height(angle), 50.0 + self.digits
         if self.step.kind == "fixed_size":
             return 2.0 * (0.3 * self.width / theta * digits + 0.5 * digits)
@@ -143,7 +144,9 @@ class Envelope:
         return min(bound.log_at(t) for bound in self.bounds)
 
     def chosen_at(self, t: float, count: float) -> tuple[float, Bound | None]:
-        """Return the main rule's angle, and a bound of the envelope where the main rule has none or a poor one."""
+        """Return the main rule's angle, and a bound for the envelope at t if the main rule has no good bound of its
+        own.
+        """
         if self.is_rare:
             return self.own.angle, None
         best = min(self.bounds, key=lambda bound: bound.log_at(t))

@@ -1,7 +1,8 @@
-"""Places where a verifier should put its nodes: the choices behind Theorems A and C, in double precision.
+"""This module chooses, in double precision, the nodes at which a verifier evaluates Theorems A and C.
 
-Nothing here has to be right for a certificate to be sound. A bad choice makes one that is not verified, or a slow one.
-s, q, f and the tilt c are as in docs/concepts/fourier.md; ``digits`` are natural: an error of e^-digits is aimed at.
+A certificate is sound whatever is chosen here. A bad choice gives a certificate that fails verification or is slow to
+verify. s, q, f and the tilt c are defined in docs/concepts/fourier.md. ``digits`` are natural digits: the rules aim at
+an error of e^-digits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from accounting.certificates.certificate import NoCertificate
 Array = NDArray[np.float64]
 
 _STEEPEST = 1.45
-#: Nodes that a verifier evaluates at most, and those that are worth their time in a rule for the envelope alone.
+#: The most nodes that a verifier evaluates, and the most that a rule for the envelope alone may have.
 MOST_NODES, MOST_FOR_ENVELOPE = 19_000, 6_000
 _MOST_ORDER = 400
 _FINE = 1 / 12
@@ -56,11 +57,13 @@ class SampledStep:
         return -math.expm1(self.log_weights[0])
 
     def height(self, angle: float) -> float:
-        """Return theta = A s^2 / H, how far above the axis the line of an angle is."""
+        """Return theta = A s^2 / H, the distance of the line at angle A from the real axis. H is the largest number of
+        records.
+        """
         return angle * self.noise**2 / self.most
 
     def log_ratio(self, u: Array, angle: float | Array) -> tuple[Array, Array]:
-        """Return log |f| and arg f at u + i theta."""
+        """Return log |f| and arg f at u + i theta, where f is the likelihood ratio."""
         terms = [
             log_weight + h * (2.0 * u - h) / (2.0 * self.noise**2) + 1j * (h / self.most) * angle
             for h, log_weight in enumerate(self.log_weights)
@@ -70,7 +73,7 @@ class SampledStep:
         return np.log(np.abs(f)) + over, np.angle(f)
 
     def tilted(self, u: Array, angle: float | Array, tilt: float) -> tuple[Array, Array]:
-        """Return the log of the integrand's modulus at tilt c, and Im of the loss, on the line."""
+        """Return the log of the integrand's modulus at tilt c, and the imaginary part of the loss, on the line."""
         s = self.noise
         modulus, argument = self.log_ratio(u, angle)
         density = (-u * u / s**2 + (self.height(1.0) * angle / s) ** 2) / 2.0 - math.log(s * math.sqrt(2.0 * math.pi))
@@ -85,7 +88,9 @@ class SampledStep:
         return np.where(u >= 0.5, density + both, -math.inf), argument
 
     def log_growth(self, angle: float, tilt: float) -> float:
-        """Return the log of how much the integrand grows from the axis to twice the angle, at most."""
+        """Return the log of a bound on the factor by which the integrand grows from the axis to the line at twice the
+        angle.
+        """
         grown = 2.0 * (self.height(angle) / self.noise) ** 2
         return grown if self.kind == "remove" else grown - tilt * math.log(math.cos(angle))
 
@@ -100,7 +105,9 @@ class SampledStep:
         return low
 
     def reach(self, tilt: float, digits: float, log_moment: float) -> tuple[float, float]:
-        """Return Y and X: left of -Y and right of X the tails of Theorem A are below e^(log_moment - digits)."""
+        """Return the numbers Y and X such that the tails of Theorem A left of -Y and right of X are below e^(log_moment
+        - digits).
+        """
         s = self.noise
         drift = 0.0 if self.kind == "add" else self.most * (tilt + 1.0)
         hidden = 0.0 if self.kind == "remove" else -tilt * self.log_weights[0]
@@ -132,7 +139,7 @@ class SampledStep:
         return max(high, drift + 1e-3 * s)
 
     def places(self, tilt: float, digits: float, log_moment: float, *, finest: float = math.inf) -> tuple[Array, Array]:
-        """Return places on the axis with the weights of a quadrature, for integrals that steer."""
+        """Return places on the axis with quadrature weights, for estimates that steer the search."""
         left, right = self.reach(tilt, digits + 10.0, log_moment)
         spacing = max(min(self.noise * _FINE, finest), (left + right) / _MOST_PLACES)
         if self.kind == "fixed_size":
@@ -142,7 +149,9 @@ class SampledStep:
         return places, np.full(places.shape, spacing)
 
     def rise(self, angle: float, tilt: float) -> tuple[Array, Array]:
-        """Return logs of the weights and Im of the losses on the way from 1/2 to the line, for a fixed size."""
+        """Return the weights' logs and the losses' imaginary parts on the segment from 1/2 to the line, for batches of
+        a fixed size.
+        """
         theta = angle * self.noise**2
         heights, lengths = panels_of(theta * np.concatenate([[0.0], 4.0 ** np.arange(-24.0, 1.0)]))
         logs, arguments = self.tilted(np.full(heights.shape, 0.5), heights / self.noise**2, tilt)
@@ -181,7 +190,7 @@ class SampledStep:
         }
 
     def _panels(self, angle: float, tilt: float, end: float, digits: float, latest: float) -> dict[str, Json]:
-        """Return the panels of Theorem C with the fewest nodes; the error is to be below e^-digits in all."""
+        """Return the panels of Theorem C with the fewest nodes such that all errors together stay below e^-digits."""
         theta, end = angle * self.noise**2, rounded(1.006 * end + 0.1 * self.noise)
         best: dict[str, Json] = {}
         for slope in (0.9, 1.2, 1.6, 2.2, 3.0):
@@ -209,7 +218,9 @@ class SampledStep:
         return {**best, "depth": depth, "steep": steep}
 
     def _last_panel(self, theta: float, wanted: float, steep: int, latest: float) -> tuple[int, int] | None:
-        """Return the steep panels before a last one, and its nodes, where together they are fewest."""
+        """Return how many steep panels precede the last panel, and the nodes of the last panel, such that all nodes are
+        fewest.
+        """
         found: list[tuple[int, int, int]] = []
         before = 0
         for depth in range(60):
@@ -233,7 +244,7 @@ class SampledStep:
         return found + 0.5 * (height / self.noise) ** 2 - math.log(self.noise * math.sqrt(2.0 * math.pi))
 
     def number_of(self, nodes: dict[str, Json]) -> int:
-        """Return how many nodes there are."""
+        """Return the number of nodes in a rule."""
         if self.kind == "fixed_size":
             panels, order, depth, steep = (int(str(nodes[key])) for key in ("panels", "order", "depth", "steep"))
             rising = sum(max(2, steep - 5 * k // 8) for k in range(depth)) + int(str(nodes.get("last", 0)))

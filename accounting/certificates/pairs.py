@@ -1,4 +1,4 @@
-"""The pairs that certificates are about, as losses of the engine: for each event the one that the verifier has."""
+"""This module maps each event to the dominating pair that the verifier uses for it, as a loss of the engine."""
 
 from __future__ import annotations
 
@@ -36,23 +36,24 @@ from accounting.losses.without_replacement import SymmetrizedLoss
 from accounting.relations import NeighboringRelation
 
 _WIDER_PAIR = (
-    "batches of a fixed size have a narrower pair under replace_special than the one that certificates are about: that "
-    "the wider one loses more says nothing about theirs"
+    "certificates use a wider dominating pair than these batches of a fixed size have under replace_special: a lower "
+    "bound for the wider pair does not hold for the batches"
 )
 _NOT_ATTAINED = (
-    "the pair that certificates are about bounds these batches, and nobody attains it: that it loses more says nothing "
-    "about them"
+    "certificates use a pair that dominates these batches but is not attained: a lower bound for the pair does not "
+    "hold for the batches"
 )
-#: Branches that the verifier tells apart, at most.
+#: The most branches that the verifier tells apart.
 _MOST_BRANCHES = 64
-#: A record that is surely in its branch is treated as nearly surely in it, because nodes must be chosen for it, too.
+#: A record that is certainly in the batch of its branch gets this probability instead, so that nodes can be chosen for
+#: it.
 _ALMOST = 1.0 - 1e-12
 
 
 def is_wider(event: Event, relation: NeighboringRelation) -> str:
-    """Return the reason why a lower bound of the certificate's pair says nothing about a step.
+    """Return the reason why a lower bound for the certificate's pair is no lower bound for a step.
 
-    The text is empty if it does say something.
+    The text is empty if the bound for the pair does hold for the step.
     """
     cut = isinstance(event.sampling, TruncatedPoisson) and event.sampling.is_random
     if cut or isinstance(event.sampling, WithReplacement):
@@ -62,7 +63,7 @@ def is_wider(event: Event, relation: NeighboringRelation) -> str:
 
 
 def certified_loss(event: Event, relation: NeighboringRelation, group_size: int) -> PrivacyLoss:
-    """Return the loss whose pair the verifier has a theorem for.
+    """Return the loss of the pair for which the verifier has a theorem.
 
     Raises:
         NoCertificate: If the verifier has no theorem for this event.
@@ -94,12 +95,14 @@ def _of_group(event: Event, relation: NeighboringRelation, size: int) -> Privacy
         logs = size * math.log1p(-q) + np.concatenate([[0.0], np.cumsum(odds)])
         return HitsLoss(mechanism.noise_multiplier, tuple(logs.tolist()), relation is NeighboringRelation.REPLACE_ONE)
     if isinstance(mechanism, Gaussian) and isinstance(sampling, Poisson):
-        raise NoCertificate(f"the verifier tells apart at most {MOST_HITS} records of a group in a batch")
+        raise NoCertificate(
+            f"the verifier covers at most {MOST_HITS} records of a group in one batch, and this step needs more"
+        )
     raise NoCertificate(f"no certificate covers groups with {mechanism.kind} and {sampling.kind} batches yet")
 
 
 def _cut(loss: PrivacyLoss) -> PrivacyLoss:
-    """Return Poisson's pair and one pair of a cut batch as branches: the verifier knows how often a batch is cut."""
+    """Return Poisson's pair mixed with the pair of a cut batch. The verifier computes how often a batch is cut."""
     if not isinstance(loss, VisibleMixtureLoss):
         raise NoCertificate("a step whose batches are always cut has no certificate yet")
     (weight, whole), (seen, cut), *_ = zip(loss.weights, loss.losses, strict=True)
@@ -162,7 +165,7 @@ def _enough(weights: np.ndarray, mass: float) -> int:
 
 
 def sampled_step(loss: PrivacyLoss, name: str) -> SampledStep | None:
-    """Return where the nodes of a step have to be chosen; None if the verifier knows its transform."""
+    """Return the step for which nodes have to be chosen; None if the verifier has the transform in closed form."""
     one_sided = "add" if name == "add" else "remove"
     if isinstance(loss, HitsLoss):
         return SampledStep("replace" if loss.replaced else one_sided, loss.noise_multiplier, loss.log_weights)

@@ -1,7 +1,10 @@
-"""Certificates of charges in Gaussian budgets: a list is within a Gaussian that may fail, and within its pure epsilon.
+"""This module makes certificates of charges in Gaussian budgets.
 
-The inequality holds at every epsilon. Finitely many nodes prove it, as docs/concepts/gaussian_filter.md has it; each of
-them is a statement about delta at one epsilon, whose forms serve as many neighbouring nodes as they can.
+A charge states that the profile of a list of events is at most that of a Gaussian mechanism that may fail, and that the
+list satisfies a pure epsilon.
+
+The inequality must hold at every epsilon. Finitely many nodes prove it (docs/concepts/gaussian_filter.md). Each node is
+a statement about delta at one epsilon, and a form of proof serves as many neighbouring nodes as it can.
 """
 
 from __future__ import annotations
@@ -25,18 +28,20 @@ from accounting.filters.gaussian_cover import failure_of, nodes_of_cover
 from accounting.relations import NeighboringRelation
 from accounting.units import SATURATED, Amounts
 
-#: The most witnesses that are tried for one node.
+#: The largest number of witnesses that are tried for one node.
 _MOST_TRIED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class PriceStatement:
-    """A statement about the profile of ``events``: at every epsilon it is at most that of a failing Gaussian.
+    """The statement that at every epsilon the profile of ``events`` is at most that of a Gaussian mechanism that may
+    fail.
 
     Attributes:
-        claim: `AT_MOST`, or `MORE_THAN`: at some epsilon it is more in some direction.
-        mu_squared, failure: The amounts of the failing Gaussian, in nano-units and in atto-units.
-        pure: What the pure epsilons add up to at most, in nano-units; None states nothing of them.
+        claim: `AT_MOST` for this statement; `MORE_THAN` for the contrary, that some direction exceeds it at some
+            epsilon.
+        mu_squared, failure: The Gaussian's mu^2 in nano-units, and its probability of failure in atto-units.
+        pure: An upper bound of the sum of the pure epsilons, in nano-units; None if nothing is stated about them.
     """
 
     claim: str
@@ -59,26 +64,28 @@ class PriceStatement:
 
 
 def price_bytes(stated: PriceStatement, precision: int, groups: Sequence[dict[str, Json]]) -> bytes:
-    """Return the canonical bytes of a price with groups of nodes; without any, the steps' own mu prove it."""
+    """Return the canonical bytes of a price with its groups of nodes. Without groups, the mu of the single steps prove
+    the price.
+    """
     witness: dict[str, Json] = {"precision": precision}
     if groups:
         witness["nodes"] = list(groups)
     return canonical_text({"format": FORMAT, "statement": stated.to_json(), "witness": witness}).encode()
 
 
-# As in `accounting.certificates.prover.certify`.
+# Numbers in double precision only steer the search and may overflow, as in `accounting.certificates.prover.certify`.
 @np.errstate(all="ignore")
 def certify_price(
     events: Sequence[Event], relation: NeighboringRelation, amounts: Amounts, rate: Fraction | None = None
 ) -> Certificate:
-    """Return a certificate of what a Gaussian budget charges for a list, which the verifier has verified.
+    """Return a verified certificate of the amounts that a Gaussian budget charges for a list of events.
 
     Args:
         events: What is charged.
         relation: Its neighbouring relation.
         amounts: mu squared in nano-units; in an approximate_gaussian_dp budget also the failure in atto-units and the
             pure epsilon in nano-units.
-        rate: The delta of failures per unit of mu squared, on which that budget's prices depend.
+        rate: The delta of failures per unit of mu squared, on which prices in an approximate_gaussian_dp budget depend.
 
     Raises:
         NoCertificate: If the amounts are infinite, if the verifier has no theorem for some event, if its bounds do not
@@ -88,7 +95,7 @@ def certify_price(
     """
     amount, failure, pure = (*amounts, 0, SATURATED)[:3] if len(amounts) == 1 else amounts
     if not 0 < amount < SATURATED:
-        raise NoCertificate("no finite mu squared is charged")
+        raise NoCertificate("the charge has no finite mu squared, so there is nothing to certify")
     check = verifier()
     stated = PriceStatement(
         AT_MOST, tuple(events), NeighboringRelation(relation), amount, failure, None if pure >= SATURATED else pure
@@ -96,7 +103,7 @@ def certify_price(
     precision, groups = 128, list[dict[str, Json]]()
     if failure:
         if rate is None or failure != failure_of(amount, rate):
-            raise NoCertificate("a stated delta is part of the failure, and no certificate covers stated deltas yet")
+            raise NoCertificate("the events have a stated delta, and no certificate covers stated deltas yet")
         precision, groups = _groups(stated, rate)
     data = price_bytes(stated, precision, groups)
     verdict = check(data)
@@ -109,7 +116,7 @@ def certify_price(
 def certified_price(
     events: Sequence[Event], relation: NeighboringRelation, amounts: Amounts, rate: Fraction | None = None
 ) -> CertifiedEnd:
-    """Return the certificate of `certify_price`, or why there is none."""
+    """Return the certificate of `certify_price`, or the reason why there is none."""
     try:
         return CertifiedEnd(0.0, 0.0, certify_price(events, relation, amounts, rate))
     except NoCertificate as error:
@@ -119,12 +126,12 @@ def certified_price(
 def _groups(stated: PriceStatement, rate: Fraction) -> tuple[int, list[dict[str, Json]]]:
     """Return the bits and the groups of nodes that prove a cover.
 
-    Forms of an earlier node that already resolve the delta of the group's last node serve many nodes in between. If
-    they do not serve the last node, its own forms are tried.
+    A form of proof for one node often proves many nodes after it, because it also resolves their smaller deltas. If it
+    does not prove the last node of the group, forms made for the last node are tried.
     """
     nodes = nodes_of_cover(stated.events, stated.relation, rate, stated.mu_squared)
     if not nodes:
-        raise NoCertificate("the nodes do not prove the cover")
+        raise NoCertificate("the nodes do not prove that the charge covers the events")
     precision, groups = 0, list[dict[str, Json]]()
     while nodes:
         last = len(nodes) - 1
@@ -137,14 +144,14 @@ def _groups(stated: PriceStatement, rate: Fraction) -> tuple[int, list[dict[str,
                 if served <= last:
                     break
         else:
-            raise NoCertificate("the last node of a group is not proved beside the others")
+            raise NoCertificate("the form of proof of a group of nodes does not prove the last node of the group")
         groups.insert(0, _group(asked[served:], directions))
         nodes, precision = nodes[:served], max(precision, bits)
     return precision, groups
 
 
 def _first_served(data: bytes) -> int:
-    """Return the first node from which on all are proved."""
+    """Return the first node such that this node and all later ones are proved."""
     found = verifier()(data)
     if not found.statement:
         raise NoCertificate(f"the verifier says {found.verdict}: {found.reason}")
@@ -157,12 +164,14 @@ def _group(nodes: Sequence[tuple[float, float]], directions: Json) -> dict[str, 
 
 
 def _forms(node: Statement, unchecked: bool) -> tuple[float, int, Any]:
-    """Return forms of a node with their bits, and its epsilon, at most a millionth wider than asked.
+    """Return the forms of proof of a node, their bits, and the node's epsilon, which may be up to a millionth larger
+    than asked.
 
     Args:
-        unchecked: Whether the likeliest forms are returned unchecked; the caller finds out what they prove.
+        unchecked: Whether to return the likeliest forms without checking them. The caller then finds out what they
+            prove.
     """
-    reason = "no form of proof fits these events"
+    reason = "the verifier has no form of proof that fits these events"
     for each in (node, replace(node, epsilon=node.epsilon * (1.0 + WIDENED))):
         for data in islice(witnesses(each), _MOST_TRIED):
             verdict = verifier()(data) if not unchecked else None

@@ -1,7 +1,7 @@
-"""Certificates of statements: a witness is chosen in double precision, and the verifier decides.
+"""This module makes certificates of statements: it chooses a witness in double precision, and the verifier decides.
 
-The verifier (`clients/verifier`) is a distribution of its own on python-flint. Where that is not installed there are no
-certificates: one that nobody has checked is not handed out.
+The verifier (`clients/verifier`) is a separate distribution that needs python-flint. Without python-flint there are no
+certificates, because an unchecked certificate is never handed out.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ from accounting.losses.with_replacement import DrawsLoss
 from accounting.relations import NeighboringRelation
 
 NOT_INSTALLED = (
-    "what the verifier computes with is not installed, and a certificate that nobody has checked is not handed out; "
-    "install python-flint (`make proofs` in a checkout)"
+    "the verifier needs python-flint, which is not installed, and unchecked certificates are not handed out; install "
+    "python-flint (`make proofs` in a checkout)"
 )
 _WITH_OUTCOMES = PureDp | RandomizedResponse | DiscreteLaplace | DiscreteGaussian
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
-#: The most steps whose outcomes, and whose polynomials, a verifier adds up; and the most bits that it computes with.
+#: The most steps whose outcomes a verifier adds up, the most steps of Laplace noise whose polynomials it adds up, and
+#: the most bits with which it computes.
 _MOST_TERMS, _MOST_LAPLACE, _MOST_BITS = 200_000, 1000, 2048
 #: The outcomes that are left out as rare may have at most this share of delta.
 _RARE = 1e-11
@@ -78,7 +79,7 @@ class Verdict(Protocol):
     def checked_with(self) -> str: ...
 
 
-# Doubles steer the search, and may overflow there: the verifier decides.
+# Numbers in double precision only steer the search and may overflow. The verifier decides.
 @np.errstate(all="ignore")
 def certify(
     claim: str,
@@ -88,10 +89,10 @@ def certify(
     delta: float,
     group_size: int = 1,
 ) -> Certificate:
-    """Return a certificate of a statement, which the verifier has verified.
+    """Return a certificate of a statement that the verifier has verified.
 
     Args:
-        claim: `AT_MOST` or `MORE_THAN`: of delta at ``epsilon`` against ``delta``.
+        claim: `AT_MOST` or `MORE_THAN`: how the events' delta at ``epsilon`` compares with ``delta``.
         events: What the statement is about. The verifier resolves schedules itself.
         group_size: How many records of one owner come, go or are replaced together.
 
@@ -107,7 +108,7 @@ def certify(
     wider = [why for event in _resolved(statement) if (why := is_wider(event, relation))]
     if claim == MORE_THAN and wider:
         raise NoCertificate(wider[0])
-    reason = "no form of proof fits these events"
+    reason = "the verifier has no form of proof that fits these events"
     for data in witnesses(statement):
         verdict = check(data)
         if verdict.verdict == "verified":
@@ -116,7 +117,7 @@ def certify(
             )
         reason = f"the verifier says {verdict.verdict}" + (f": {verdict.reason}" if verdict.reason else "")
         if verdict.verdict == "refuted":
-            # Only the wider pair is refuted, which says nothing about the events.
+            # Only the wider pair exceeds delta. This says nothing about the events themselves.
             reason = wider[0] if wider else reason
             break
     raise NoCertificate(reason)
@@ -132,12 +133,12 @@ def verifier() -> Callable[[bytes], Verdict]:
         sys.path.append(_SOURCE)
     try:
         return cast(Callable[[bytes], Verdict], import_module("epsilond_verifier").check)
-    except (ImportError, AttributeError):  # the latter with a python-flint that is too old
+    except (ImportError, AttributeError):  # AttributeError comes from a python-flint that is too old.
         raise NoCertificate(NOT_INSTALLED) from None
 
 
 def check_again(data: bytes) -> Verdict:
-    """Verify a certificate; other processes are sent this function.
+    """Verify a certificate. This function can be sent to other processes.
 
     Raises:
         NoCertificate: As `verifier` does.
@@ -172,10 +173,10 @@ def _witnesses(statement: Statement) -> Iterator[bytes]:
 
 
 def _of_all(statement: Statement, directions: dict[str, Direction]) -> Iterator[bytes]:
-    """Yield certificates with one form for each direction: the likeliest forms together, then the next ones."""
+    """Yield certificates that have one form of proof for each direction. The likeliest forms come first."""
     found = {name: list(_complete(statement, direction)) for name, direction in directions.items()}
     if any(not forms for forms in found.values()):
-        raise NoCertificate("no line has few enough points")
+        raise NoCertificate("every contour line needs more points than a verifier evaluates")
     for number in range(max(len(forms) for forms in found.values())):
         chosen = {name: forms[min(number, len(forms) - 1)] for name, forms in found.items()}
         yield bytes_of(
@@ -190,7 +191,11 @@ def _bits(digits: float) -> int:
 
 
 def _complete(statement: Statement, direction: Direction) -> Iterator[tuple[dict[str, Json], float]]:
-    """Yield witnesses of one direction, which say what is left out as rare and which shares draws have, with digits."""
+    """Yield complete witnesses of one direction with their natural digits.
+
+    A complete witness also says which outcomes are left out as rare, and the shares of the branches of draws with
+    replacement.
+    """
     kept: list[Json] = [event.kept for event in direction.events]
     draws: list[Json] = [{"shares": list(event.shares)} for event in direction.events if event.shares]
     said: dict[str, Json] = {"kept": kept} if any(kept) else {}
@@ -228,7 +233,7 @@ def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[st
             return
     log_delta = max(math.log(delta), -700.0) if delta > 0.0 else direction.log_estimate
     if statement.claim == MORE_THAN:
-        # If the true delta is far above ``delta``, it is the number that has to be resolved.
+        # If the true delta is far above ``delta``, the integral has to resolve the true delta.
         log_delta = max(log_delta, direction.log_estimate - 8.0)
     for form, digits in _integrals(direction, log_delta):
         if statement.claim == MORE_THAN:
@@ -237,7 +242,9 @@ def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[st
 
 
 def _integrals(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Json], float]]:
-    """Yield contour integrals: the plain one where few points do; else those with a cut, many points or a window."""
+    """Yield contour integrals. If few points suffice, the plain one comes alone; otherwise integrals with a cut, with
+    many points or with a window follow.
+    """
     search = LineSearch(direction, log_delta)
     line = search.chosen(most_points=_FEW_POINTS)
     if line is None:
@@ -255,7 +262,10 @@ def _cancelled(statement: Statement) -> float:
 
 
 def _grown(count: int, left: float) -> float:
-    """Return the log of the largest of the polynomials of Laplace noise over the sum; ``left`` is T lam - epsilon."""
+    """Return the log of the ratio of the largest polynomial of Laplace noise to the sum of all polynomials.
+
+    ``left`` is T lam - epsilon, the largest total loss less epsilon.
+    """
     w = max(left, 0.0) / 2.0
     return max(min(2.0 * math.sqrt(count * w), count * math.log(2.0) + w) - w, 0.0)
 
@@ -278,7 +288,8 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
     resolved = _resolved(statement)
     count = sum(event.count for event in resolved)
     mu_squared, events = 0.0, []
-    # A lower bound loses up to e^epsilon times what is left out: that, too, has to be negligible beside delta.
+    # A lower bound loses up to e^epsilon times the mass that is left out. This product must also be negligible beside
+    # delta.
     mass = max(statement.delta, 1e-290) * math.exp(-min(statement.epsilon, 600.0)) * _RARE / count
     for event in resolved:
         loss = certified_loss(event, statement.relation, statement.group_size)
@@ -296,7 +307,7 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
         for weight, branch in zip(weights, losses, strict=True):
             step = branch.contour_step(math.log(count), remove=name != "add")
             if step is None:
-                raise NoCertificate("a step has no contour integral")
+                raise NoCertificate("the events contain a step that has no contour integral")
             parts.append(Part(weight, step, sampled_step(branch, name)))
         whole = MixtureStep(weights, tuple(part.step for part in parts), _NEGLIGIBLE) if mixed else parts[0].step
         power = "laplace" if isinstance(event.mechanism, Laplace) else ""

@@ -1,7 +1,7 @@
-"""The witness of one direction: which form of proof, on which line, with which nodes.
+"""This module chooses the witness of one direction: the form of proof, the line and the nodes.
 
-Every number is found in double precision and none has to be right: a verifier evaluates its bounds for what is written.
-The forms are those of docs/concepts/certificates.md.
+Every number is found in double precision and need not be exact, because a verifier evaluates its bounds at the numbers
+that the witness states. The forms are those of docs/concepts/certificates.md.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _TOLERANCE = 1e-12
 #: Beyond this many points, or nodes times points, another form is tried.
 MOST_POINTS, MOST_NODE_POINTS = 60_000, 1e7
 _LINES_TRIED = 5
-#: The fewest natural digits of the rule of a rare branch, and the log of such a branch's share of a moment of all
-#: steps.
+#: The fewest natural digits of a rule for a rare branch, and the log of the share of a moment of all steps below which
+#: a branch is rare.
 LEAST_DIGITS, _RARE = 6.0, -3.0
 
 
@@ -41,7 +41,7 @@ class Part:
     Attributes:
         weight: Its probability.
         step: Its transform, as the engine's contour integrals have it.
-        sampled: Where its nodes have to be chosen; None if a verifier knows the transform in closed form.
+        sampled: The step for which nodes have to be chosen; None if a verifier has the transform in closed form.
     """
 
     weight: float
@@ -57,8 +57,8 @@ class DirectedEvent:
         step: Its transform, as the engine's contour integrals have it; None for full batches of Gaussian noise.
         parts: Its branches, or one part; none for full batches of Gaussian noise.
         count: The number of its steps.
-        is_mixture: Whether it shows which branch it takes.
-        kept: How many records in a batch, or branches, are not left out as rare; 0 for all.
+        is_mixture: Whether the output of a step shows which branch the step takes.
+        kept: The number of branches, or of records in a batch, that are not left out as rare; 0 if all are kept.
         shares: For draws with replacement: the shares of the branches of two draws and more.
         largest_loss: The largest loss of one step.
         power: The form that adds up equal steps exactly: "outcomes", "laplace", or an empty string for none.
@@ -75,7 +75,7 @@ class DirectedEvent:
 
     @property
     def sampled(self) -> SampledStep | None:
-        """Return where the nodes of its only part have to be chosen."""
+        """Return the step of the event's only part for which nodes have to be chosen."""
         return self.parts[0].sampled if len(self.parts) == 1 and not self.is_mixture else None
 
 
@@ -85,7 +85,7 @@ class Direction:
 
     Attributes:
         mu_squared: The mu squared of all full batches of Gaussian noise.
-        extra: Natural digits beyond those that should do, for a second try.
+        extra: Natural digits that a second try adds to the expected ones.
     """
 
     events: tuple[DirectedEvent, ...]
@@ -108,7 +108,9 @@ class Direction:
 
     @cached_property
     def far_table(self) -> Array:
-        """Return tilts and log M(x) B(x), also far above the saddle point."""
+        """Return tilts x and log M(x) B(x) at each of them, also far above the saddle point. B is defined in
+        `steps.log_kernel_at`.
+        """
         epsilon = max(self.epsilon, 1e-3)
         bounds = [
             2.0 * event.step.largest_tilt(event.count, epsilon) for event in self.events if event.step is not None
@@ -124,15 +126,15 @@ class Direction:
 
     @property
     def log_estimate(self) -> float:
-        """Return about the logarithm of delta, from above."""
+        """Return an estimate of the logarithm of delta that is rather too large than too small."""
         return min(log_chernoff(self.table.rows, self.epsilon), 0.0)
 
     def log_moment(self, tilt: float) -> float:
-        """Return about log M(tilt) of all steps."""
+        """Return an estimate of log M(tilt) of all steps."""
         return float(self.composition.table(np.array([tilt])).rows[MOMENTS, 0])
 
     def own_moment(self, index: int, tilt: float, part: int = 0) -> float:
-        """Return about log M(tilt) of a part of one step of an event."""
+        """Return an estimate of log M(tilt) for one part of one step of an event."""
         key = index, part, tilt
         if key not in self._moments:
             step = self.events[index].parts[part].step
@@ -140,7 +142,7 @@ class Direction:
         return self._moments[key]
 
     def log_shares(self, index: int, tilt: float) -> list[float]:
-        """Return about the logarithm of each part's share of M(tilt) of one step of an event."""
+        """Return estimates of the logarithm of each part's share in M(tilt), for one step of an event."""
         parts = self.events[index].parts
         logs = [math.log(part.weight) + self.own_moment(index, tilt, i) for i, part in enumerate(parts)]
         total = float(np.logaddexp.reduce(logs)) if logs else 0.0
@@ -168,7 +170,9 @@ class Direction:
         return [rule(index) for index in range(len(self.events))]
 
     def far(self, above: float, period: float) -> dict[str, Json]:
-        """Return the tilt above the line's that bounds aliases on the right best."""
+        """Return the tilt that gives the best bound of the aliases on the right. It is larger than the tilt of the
+        line.
+        """
         known = np.concatenate([self.far_table, [self.table.tilts, self.table.log_bounds]], axis=1)
         tilts, logs = known[0], known[1] - known[0] * self.epsilon - (known[0] - above) * period
         logs = np.where(tilts > 1.02 * above, logs, math.inf)
@@ -177,16 +181,16 @@ class Direction:
             if math.isfinite(logs[index]):
                 with suppress(NoCertificate):
                     return {"tilt": tilt, "steps": self.rules(tilt, self.digits_of_moments)}
-        raise NoCertificate("no tilt bounds the aliases")
+        raise NoCertificate("no tilt gives a bound of the aliases of the contour integral")
 
     @property
     def digits_of_moments(self) -> float:
-        """Return the digits that a moment needs where it only bounds something."""
+        """Return the number of digits of a moment that is used only in bounds."""
         return 4.0 + math.log(sum(event.count for event in self.events)) + self.extra
 
 
 def chernoff(direction: Direction, delta: float) -> dict[str, Json] | None:
-    """Return Chernoff's bound at the best tilt, where it is below ``delta``."""
+    """Return Chernoff's bound at the best tilt; None if it is not below ``delta``."""
     rows = direction.table.rows
     logs = rows[MOMENTS] + log_kernel(rows[TILTS]) - rows[TILTS] * direction.epsilon
     tilt = rounded(float(rows[TILTS, int(np.argmin(logs))]))
@@ -197,7 +201,7 @@ def chernoff(direction: Direction, delta: float) -> dict[str, Json] | None:
 
 @dataclass(frozen=True)
 class ChosenLine:
-    """A line with its number of points, and where each step's envelope is evaluated."""
+    """A line with its number of points and the places at which each step's envelope is evaluated."""
 
     tilt: float
     period: float
@@ -210,7 +214,7 @@ class ChosenLine:
 
 
 class LineSearch:
-    """The search for a line: its tilt, its period, its points.
+    """The search for a line, which has a tilt, a period and a number of points.
 
     Args:
         log_delta: Logarithm of the delta that everything is measured against.
@@ -222,7 +226,7 @@ class LineSearch:
         self._known: dict[float, list[EventEnvelope]] = {}
 
     def lines(self) -> list[tuple[float, float]]:
-        """Return tilts with their periods, those with the fewest points expected first."""
+        """Return tilts with their periods, in ascending order of the expected number of points."""
         rows, epsilon = self.direction.table.rows, self.direction.epsilon
         tilts = rows[TILTS]
         needed = rows[MOMENTS] + log_kernel(tilts) - tilts * epsilon - self.log_tolerance
@@ -241,7 +245,7 @@ class LineSearch:
         return [(tilt, period) for _, tilt, period in sorted(found)[:_LINES_TRIED]]
 
     def chosen(self, window: float = 0.0, most_points: float = MOST_POINTS) -> ChosenLine | None:
-        """Return the line with the least work; None if each has too many points."""
+        """Return the line with the least work; None if every line has too many points."""
         best: ChosenLine | None = None
         for tilt, period in self.lines():
             line = self._at(rounded(tilt), rounded(period * 1.002), window, most_points)
@@ -359,7 +363,9 @@ class EventEnvelope:
         return float(part.line(self.tilt, t).log_envelope(np.array([t]))[0])
 
     def chosen_at(self, t: float, count: int) -> tuple[list[float], list[tuple[Bound, float] | None], float]:
-        """Return angles of the main rules, bounds for envelopes with their digits, and about how many nodes."""
+        """Return the angles of the main rules, the bounds for envelopes with their digits, and the approximate number
+        of nodes.
+        """
         main: list[float] = []
         coarse: list[tuple[Bound, float] | None] = []
         nodes = 0.0
@@ -374,7 +380,7 @@ class EventEnvelope:
 
 
 def lines_with_windows(search: LineSearch) -> Iterator[ChosenLine]:
-    """Yield lines with a Gaussian window, from few points to many: the window narrows as points are added."""
+    """Yield lines with a Gaussian window, those with few points first. The window narrows as points are added."""
     direction = search.direction
     tilts = search.lines()
     for points in (3000.0, 25_000.0):

@@ -1,4 +1,5 @@
-"""Several whole allocations with the same noise and bins: the density of their loss, by convolution.
+"""This module answers lists of several whole allocations with the same noise and bins. It convolves the density of the
+loss.
 
 Lists with anything else are answered by contour integrals, whose intervals are wider if there are many bins, little
 noise and few allocations. The computation is in `accounting.fourier.allocation_profile`.
@@ -21,10 +22,11 @@ from accounting.losses.poisson import PoissonGaussianLoss
 from accounting.losses.privacy_loss import Direction, PrivacyLoss
 from accounting.losses.random_allocation import AllocationLoss
 
-#: The part that is left out is at most e^-this of delta. The mass of a density above its end may be e^-3 of that, or
-#: e^-13 if densities are convolved, because mass above the ends may be anywhere in the density of the sum.
+#: The first number, 16, limits the part that is left out to e^-16 of delta. The mass of one density above its end may
+#: be e^-3 of that part. It may be only e^-13 of it if several densities are convolved, because mass above the ends may
+#: lie anywhere in the density of the sum.
 _LOG_NEGLIGIBLE, _ONE, _SEVERAL = 16.0, 3.0, 13.0
-#: These are tried one after the other if delta is not known.
+#: The logs of the mass above the ends of the densities, tried one after the other if delta is not known.
 _LOGS_ABOVE = (-40.0, -60.0, -80.0, LOG_LEAST)
 _DIRECTIONS = (Direction.REMOVE, Direction.ADD)
 

@@ -1,4 +1,4 @@
-"""Simple composition: bounds that need no moments and no convolution.
+"""This module gives the bounds of simple composition, which need neither moments nor convolution.
 
 * Pure parts add up; with a Gaussian rest, epsilon is at most their sum plus the Gaussian's epsilon at the same delta,
   where a Poisson step counts as a full batch (sampling is a post-processing of the full-batch pair).
@@ -61,8 +61,9 @@ def pure_epsilon(composition: Composition) -> float:
 
 
 def _pure_and_gaussian(composition: Composition) -> tuple[float, float]:
-    """Return the sum of pure epsilons, and mu of all Gaussian steps without amplification; (inf, 0) where a part is
-    neither.
+    """Return the sum of pure epsilons, and mu of all Gaussian steps without amplification.
+
+    If some part is neither pure nor Gaussian, the answer is (inf, 0).
     """
     pure, mu_squared = [0.0], [0.0]
     for loss, count in composition.steps:
@@ -105,18 +106,22 @@ def one_step_delta_in(direction: Direction, loss: PrivacyLoss, epsilon: float, *
     error = loss.end_error * largest if math.isfinite(largest) else loss.atom_error * epsilon
     epsilon = max(0.0, epsilon - sign * error)
     profile = float(loss.excess(np.array([epsilon]), remove=direction is Direction.REMOVE)[0])
-    # The smallest numbers have no relative accuracy.
+    # Subnormal numbers have no relative accuracy, so the smallest of them is added or subtracted.
     rounding = sign * 5e-324 if profile > 0.0 else 0.0
     return min(1.0, max(0.0, profile * (1.0 + 2.0 * sign * _PROFILE_ALLOWANCE) + rounding))
 
 
 def one_step_delta(composition: Composition, epsilon: float) -> float:
-    """Return the largest delta that one step alone costs at ``epsilon``, rounded down: the list costs no less."""
+    """Return the largest delta that one step alone costs at ``epsilon``, rounded down. It is a lower bound for the
+    list.
+    """
     return max(_one_step_delta(loss, epsilon, upward=False) for loss, _ in composition.steps)
 
 
 def one_step_epsilon(composition: Composition, delta: float) -> float:
-    """Return the largest epsilon that one step alone costs at ``delta``, rounded down: the list costs no less."""
+    """Return the largest epsilon that one step alone costs at ``delta``, rounded down. It is a lower bound for the
+    list.
+    """
     return max(_one_step_epsilon(loss, delta)[0] for loss, _ in composition.steps)
 
 

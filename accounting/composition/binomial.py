@@ -1,6 +1,8 @@
-"""Compositions of randomised response, to which pure guarantees are equivalent: exact sums over outcomes.
+"""This module composes randomised response by exact sums over outcomes. Pure guarantees are equivalent to randomised
+response.
 
-n steps of size l have the losses l (2k - n) with binomial probabilities, so a list of a few sizes has few losses, and
+n steps whose largest loss is l have the losses l (2k - n), k = 0, ..., n, with binomial probabilities. A list with a
+few different l therefore has few losses, and
 
     delta(eps) = sum over losses above eps of probability (1 - e^(eps - loss)),
 
@@ -51,7 +53,9 @@ class BinomialComposition:
 
 
 def _crossing(outcomes: Outcomes, delta: float, *, upward: bool) -> tuple[float, float]:
-    """Return neighbouring numbers between which the bound falls to ``delta``; (0, 0) if it is never above ``delta``."""
+    """Return two neighbouring epsilons between which the bound of delta falls to ``delta``; (0, 0) if it is never above
+    ``delta``.
+    """
     low, high = 0.0, float(outcomes.losses.max()) + 2.0 * outcomes.loss_error
     if not outcomes.delta(low)[upward] > delta:
         return 0.0, 0.0
@@ -64,7 +68,7 @@ def _crossing(outcomes: Outcomes, delta: float, *, upward: bool) -> tuple[float,
 
 
 def _outcomes(composition: Composition) -> Outcomes | None:
-    """Return all outcomes; None if a step is something else, or there are too many losses."""
+    """Return all outcomes; None if a step is not randomised response, or if there are too many losses."""
     groups: dict[float, int] = {}
     for loss, count in composition.steps:
         if not isinstance(loss, RandomizedResponseLoss):
@@ -75,7 +79,8 @@ def _outcomes(composition: Composition) -> Outcomes | None:
     laws = [_binomial(size, count) for size, count in groups.items()]
     log_masses = reduce(lambda left, right: np.add.outer(left, right).ravel(), (law[0] for law in laws))
     losses = reduce(lambda left, right: np.add.outer(left, right).ravel(), (law[1] for law in laws))
-    # The largest terms are logarithms of factorials and exponents of powers; each is right to a few units.
+    # The largest terms are logarithms of factorials and exponents of powers. Each has an error of a few units in the
+    # last place.
     terms = sum(8.0 * math.lgamma(count + 2.0) + 4.0 * count * (size + 1.0) for size, count in groups.items())
     largest = math.fsum(size * count for size, count in groups.items())
     error = UNIT * (16.0 * terms + 64.0 + losses.size)

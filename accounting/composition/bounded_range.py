@@ -1,4 +1,4 @@
-"""Steps of bounded range in a list: which pairs stand for all of them together, from above and from below.
+"""This module chooses the pairs that stand for all steps of bounded range in a list, from above and from below.
 
 A few steps are one block, exact whatever else the list holds (`accounting.losses.bounded_range_steps`). More equal
 steps form several equal blocks, whose epsilon differs from that of a single block by less than a thousandth. If there
@@ -19,9 +19,10 @@ from accounting.losses.privacy_loss import PrivacyLoss
 
 Steps = list[tuple[PrivacyLoss, int]]
 
-#: The method named for a list that has only such steps.
+#: The name of the method in answers about lists that have only steps of bounded range.
 METHOD = "bounded_range_recursion"
-#: Steps of one block: with more, the lattice is coarser; with fewer, several blocks differ more from a single one.
+#: The largest and the smallest number of steps in one block. With more steps the lattice is coarser; with fewer,
+#: several blocks differ more from a single block.
 _MOST, _LEAST = 250, 150
 
 
@@ -30,8 +31,8 @@ def together(steps: Sequence[tuple[BoundedRangeLoss, int]], tilt: float | None) 
 
     Args:
         steps: The losses of bounded range, each with its number of steps.
-        tilt: About -d log delta / d eps at the value that is asked for. If many steps are chosen in advance, they are
-            those that cost most there.
+        tilt: The approximate value of -d log delta / d eps at the value that is asked for. If there are many steps,
+            their t is fixed in advance: the t that costs most at this tilt.
 
     >>> above, below = together([(BoundedRangeLoss(0.1), 20)], None)
     >>> above, below
@@ -55,7 +56,7 @@ def together(steps: Sequence[tuple[BoundedRangeLoss, int]], tilt: float | None) 
 def _blocks(main: tuple[float, int], kinds: Kinds) -> Steps:
     size, number = main
     others: Steps = [(BoundedRangePairLoss(length), count) for length, count in kinds]
-    # As many blocks as need no more steps than there are, or hardly more.
+    # Choose the length of a block such that the blocks together have as few steps as possible beyond the given ones.
     lengths = [number] if number <= _MOST else range(_LEAST, _MOST + 1)
     length = min(lengths, key=lambda each: (-(-number // each) * each, -each))
     kind = ((size, length),)
@@ -65,8 +66,8 @@ def _blocks(main: tuple[float, int], kinds: Kinds) -> Steps:
 
 
 def _attained(main: tuple[float, int], others: Kinds, tilt: float | None) -> Steps:
-    """Return attained steps. If they are few, their choices depend on earlier outputs: for all steps, for some, or for
-    none.
+    """Return steps that some neighbours attain. If there are few steps, the choice of t in all or some of them may
+    depend on earlier outputs.
 
     If t is fixed in advance, it is the t with the largest moment at ``tilt``.
     """
@@ -83,7 +84,7 @@ def _highest(size: float, tilt: float | None) -> float:
     if tilt is None or size > 300.0:
         return 0.5 * size
     with np.errstate(all="ignore"):
-        # Both differences over e^(-x eps) (e^(x eps) - 1), logarithms apart.
+        # e^eps is taken out of the numerator, so that nothing overflows.
         grown = -math.expm1(-(tilt + 1.0) * size) / -math.expm1(-tilt * size)
     t = size + math.log(tilt / (tilt + 1.0) * grown)
     return t if 0.0 < t < size else 0.5 * size

@@ -1,4 +1,6 @@
-"""The form in which evaluators see a list: independent steps with their losses, made from events and a relation."""
+"""This module makes the form in which evaluators see a list: independent steps with their losses, from events and a
+relation.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Composition:
     """Independent steps, grouped.
 
     Attributes:
-        steps: Each loss with the number of its steps, given that none fails.
+        steps: Each loss with the number of its steps. The losses are those of steps that do not fail.
         failure: Probability that a step with a stated delta fails outright; the losses are those of the others.
         discrepancy: How far the list may be from the steps that stand for it.
         from_below: The composition from which lower ends are computed, if the steps may cost a little more than the
@@ -56,7 +58,7 @@ class Composition:
         return all(loss.has_pair for loss, _ in self.steps)
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return an upper bound of K of the whole composition; shape of ``tilts``."""
+        """Return an upper bound of the whole composition's log-moment K at each tilt, in the shape of ``tilts``."""
         total = np.zeros_like(tilts)
         for loss, count in self.steps:
             total = total + count * loss.log_moment(tilts)
@@ -64,7 +66,7 @@ class Composition:
 
     @property
     def gaussian_only(self) -> GaussianLoss | None:
-        """The composition as one Gaussian pair, when it is one."""
+        """The composition as one Gaussian pair; None if it is not Gaussian."""
         loss, count = self.steps[0]
         alone = len(self.steps) == 1 and count == 1 and not self.discrepancy
         return loss if alone and isinstance(loss, GaussianLoss) else None
@@ -76,8 +78,9 @@ class Composition:
     def without_rare_branches(self, mass: float) -> Composition:
         """Leave out the rarest branches of mixtures, whose moments may explode; this changes delta by ``mass`` at most.
 
-        Which branch is taken is seen and does not depend on the data. If no step takes one of the rare branches,
-        nothing else changes, so the profile moves by at most the probability that some step takes one.
+        The output shows which branch is taken, and the branch does not depend on the data. If no step takes a rare
+        branch, nothing else changes. So the profile changes by at most the probability that some step takes a rare
+        branch.
 
         Guarantees: rare_branches_weigh_what_is_said_and_are_paid_for.
         """

@@ -1,9 +1,9 @@
-"""The composition's privacy loss by one Fourier transform on a lattice, with bounds on both sides.
+"""This module computes the composition's privacy loss by one Fourier transform on a lattice, with bounds on both sides.
 
 Each step's loss is rounded to a lattice (`composition.lattice`), tilted by e^(c loss), and the tilted laws are
 convolved: transforms multiply. With the tilt near the saddle point the result is accurate where it is read, however
-small delta is (rounding is relative to M(c) e^(-c eps), not to 1). These errors separate the computed number from the
-truth. Each is bounded and named in the error budget:
+small delta is (rounding is relative to M(c) e^(-c eps), not to 1). The following errors separate the computed number
+from the truth. Each of them is bounded and named in the error budget:
 
 * rounding to the lattice ("lattice"). The rounded profile is above the true one. Below: given the losses, X = e^-(sum
   of roundings) is a product of independent factors of mean 1 in [e^-h, e^h]. Each is, in convex order, below the
@@ -151,7 +151,8 @@ def _is_worthwhile(composition: Composition) -> bool:
 
 
 def choose_tilt(composition: Composition, saddle: float, centre: float, log_delta: float) -> tuple[float, float]:
-    """Return the tilt, at most the saddle point's, with the shortest window, and that window.
+    """Return the tilt with the shortest window, and the length of that window. The tilt is at most that of the saddle
+    point.
 
     Beyond the order at which the moments of a sampled mechanism explode, the saddle point's own window is far too long;
     a smaller tilt only amplifies rounding, which is allowed up to e^14.
@@ -183,7 +184,10 @@ def window_length(tilt: float, moments: Array, tilts: Array, centre: float, log_
 
 
 def _lowering(count: int, step: float, tilt: float) -> LoweringTerms:
-    """Return eta and kappa of the module's first bullet, for ``count`` steps on a lattice of step ``step``."""
+    """Return eta and kappa, which bound the effect of rounding ``count`` steps to a lattice of spacing ``step``.
+
+    Both are defined in the first bullet of the module's docstring.
+    """
     mu = 2.0 * float(scipy.special.ndtri(1.0 / (1.0 + math.exp(-step)))) * (1.0 + 1e-9) + 1e-15
     eta = math.sqrt(count) * mu
     return LoweringTerms(eta=eta, kappa=7.0 * eta, usable=eta < 0.25 and (tilt + 0.5) * eta < 1.0)
@@ -206,7 +210,7 @@ def convolve(laws: list[tuple[LatticeLaw, int]], tilt: float, points: int, first
         total = float(tilted.sum())
         tilted /= total
         with np.errstate(divide="ignore"):
-            # Lifted mass counts with its weight under the tilt, which may be large at large losses.
+            # Lifted mass is multiplied by its weight under the tilt. This weight may be large at large losses.
             lifted = float(np.exp(np.log(law.lifted) + tilt * losses - logs.max()).sum()) / total
         folded = np.bincount(np.arange(tilted.size) % points, weights=tilted, minlength=points)
         transform = scipy.fft.rfft(folded)

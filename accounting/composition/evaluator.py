@@ -1,4 +1,4 @@
-"""The interface of an evaluator: a composition in, certified bounds out."""
+"""This module defines the interface of an evaluator, which takes a composition and returns certified bounds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Protocol
 from accounting.composition.composition import Composition
 from accounting.intervals import Bounds
 
-#: The errors of an evaluator that fails; the bounds of the others are sound without it.
+#: The exceptions that mean that an evaluator failed. The bounds of the other evaluators are sound without it.
 FAILURES = (ArithmeticError, ValueError, IndexError, MemoryError)
 
 
 class Evaluator(Protocol):
-    """One method for the composition's profile. ``None`` means: not for this composition."""
+    """One method that bounds the composition's profile. It returns ``None`` for compositions that it does not cover."""
 
     @property
     def name(self) -> str: ...

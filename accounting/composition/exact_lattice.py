@@ -1,4 +1,4 @@
-"""Equal steps whose losses lie on one lattice: exact sums over outcomes.
+"""This module answers lists of equal steps whose losses lie on one lattice, by exact sums over outcomes.
 
 The losses of one step are offset + h j, j integers, so those of n steps are n offset + h J, and nothing is rounded to a
 lattice. The sum over outcomes
@@ -127,8 +127,8 @@ class _Enumerated:
         first, last = count * float(atoms.losses[0]), count * float(atoms.losses[-1])
         kept = masses > 0.0
         places = np.linspace(first, last, masses.size)[kept]
-        # Each step adds the rounding of its logarithm, which may be a difference of the other direction's logarithm and
-        # the loss, and each sum of products the rounding of its terms.
+        # Each step adds the rounding of its logarithm, which may be the difference of the other direction's logarithm
+        # and the loss. Each sum of products adds the rounding of its terms.
         rounding = count * (8.0 + float(np.abs(atoms.log_masses).max()) + size) + 4.0 * masses.size
         return cls(Atoms(np.log(masses[kept]), places), 2.0 * _UNIT * rounding + 1e-13, 8.0 * _UNIT * count * size)
 
@@ -143,7 +143,7 @@ class _Enumerated:
         return Bounds(lower, upper, 0.5 * (lower + upper), {"rounding": upper - lower})
 
     def _last(self, above: Callable[[float], bool]) -> tuple[float, float]:
-        """Return two neighbouring numbers; ``above`` is true only at the first. Zeros if it is true nowhere."""
+        """Return two neighbouring numbers of which ``above`` is true only at the first; zeros if it is true nowhere."""
         low, high = 0.0, float(self.atoms.losses[-1]) + 2.0 * self.loss_error
         if not above(low):
             return 0.0, 0.0
@@ -169,7 +169,7 @@ def _power(masses: Array, count: int) -> Array:
 
 @dataclass(frozen=True)
 class _Shifted:
-    """A line whose losses were reduced by ``offset``; its answers are in the original losses."""
+    """A line that was computed for losses less ``offset``. Its answers are about the original losses."""
 
     line: Line
     offset: float
@@ -183,8 +183,9 @@ class _Shifted:
         return Bounds(lower, above.upper, estimate, {**above.error_budget, "losses": max(0.0, above.lower - lower)})
 
     def epsilon(self, delta: float, most: float) -> Bounds:
-        """Return bounds of epsilon below ``most``, which is an upper bound. They hold whatever epsilon the line was
-        made for."""
+        """Return bounds of epsilon, given the upper bound ``most``. The bounds hold for any line, even one made for
+        another epsilon.
+        """
         low, upper = 0.0, most
         if self.delta(low).upper <= delta:
             return Bounds(0.0, 0.0, 0.0)
@@ -195,7 +196,7 @@ class _Shifted:
             low, upper = (low, middle) if self.delta(middle).upper <= delta else (middle, upper)
         lower, gap = 0.0, 1e-14 * upper
         while gap < upper:
-            # Far from the line's centre nothing is known, so the search starts at the upper end.
+            # Far from its centre the line says nothing, so the search for the lower end starts at the upper end.
             if self.delta(upper - gap).lower > delta:
                 lower = upper - gap
                 break
@@ -207,7 +208,7 @@ class _Shifted:
 
 
 def _lattice(atoms: Atoms) -> _Lattice:
-    """Return a law whose losses are equally spaced (`AtomicLoss.on_lattice`) as a lattice."""
+    """Return the lattice of a law whose losses are equally spaced (see `AtomicLoss.on_lattice`)."""
     masses, losses = np.exp(atoms.log_masses), atoms.losses
     zero = int(np.argmin(np.abs(losses)))
     step = float((losses[-1] - losses[0]) / (losses.size - 1))

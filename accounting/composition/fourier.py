@@ -1,8 +1,9 @@
-"""Delta and epsilon by contour integration: milliseconds, whatever the number of steps.
+"""This module finds delta and epsilon by contour integration, in milliseconds for any number of steps.
 
-`accounting.fourier.profiles` has the rule by which a profile is made; here both directions are asked, and an epsilon is
-found on the line of the first guess (Newton on log delta) and certified: the upper bound of delta is at most ``delta``
-at the interval's upper end, and the lower bound is above ``delta`` at its lower end.
+`accounting.fourier.profiles` has the rule by which a profile is made. This module evaluates the profiles of both
+directions. To find an epsilon, it applies Newton's method to log delta on the line of a first guess, and then certifies
+the result: at the interval's upper end the upper bound of delta is at most ``delta``, and at its lower end the lower
+bound is above ``delta``.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from accounting.intervals import Bounds
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.privacy_loss import Direction
 
-#: Relative width at which a delta is known well enough.
+#: The relative width at which an interval of delta is narrow enough.
 DELTA_GOAL = 1e-6
 #: Deltas below this are negligible, so the plain contour or Chernoff's bound answers them.
 SMALLEST_DELTA = 1e-33
 _LOG_LEAST = math.log(SMALLEST_DELTA)
-#: Cuts leave out e^-this of delta.
+#: The part that a cut leaves out is e to the minus this number, relative to delta.
 _LOG_NEGLIGIBLE = 23.0
 _CHERNOFF = "renyi_divergence"
 _MOST_TRIALS = 14
@@ -48,7 +49,8 @@ class FourierInversion:
         return None if here is None else guess_epsilon(here, delta)[0]
 
     def epsilon_of_removal(self, composition: Composition, delta: float) -> float | None:
-        """Return the upper end of epsilon(delta) in the remove direction; None if the plain line leaves it wide.
+        """Return the upper end of epsilon(delta) in the remove direction; None if the plain line gives only a wide
+        interval.
 
         The other direction hardly ever costs more, so a search may use this and certify both directions at its end.
         """
@@ -82,7 +84,7 @@ class FourierInversion:
             if here is None:
                 return None
             if best is not None and math.isfinite(best.upper):
-                # The other direction is settled where it costs no more than delta at the epsilon that is charged.
+                # The other direction needs no search if its delta at the best upper bound is at most ``delta``.
                 there = delta_in_direction(DirectedProfiles(here), delta, best.upper, enough=delta)
                 if there.upper <= delta:
                     continue
@@ -108,7 +110,8 @@ def delta_in_direction(profiles: DirectedProfiles, one_step: float, epsilon: flo
     """Return bounds of delta in one direction.
 
     Args:
-        one_step: The delta of one step alone, or a number above SMALLEST_DELTA that is not far above the answer.
+        one_step: The delta of one step alone, or another number above SMALLEST_DELTA that is of about the size of the
+            answer.
         enough: An upper bound below this number needs no refinement.
     """
     renew()
@@ -160,11 +163,11 @@ def _on_plain_line(profiles: DirectedProfiles, delta: float) -> Bounds:
 
 
 def _one_step_epsilon(composition: Composition, delta: float) -> float:
-    """Return about the epsilon at which one step alone costs ``delta``; 0 if it never costs as much."""
+    """Return an estimate of the epsilon at which one step alone costs ``delta``; 0 if one step never costs as much."""
     if one_step_delta(composition, 0.0) <= delta:
         return 0.0
     low, high = 1e-12, 1.0
-    # A law that replaces a step may have mass at infinity.
+    # A law that stands for a step may have mass at infinity, so the search needs an end.
     while one_step_delta(composition, high) > delta and high < _LARGEST_EPSILON:
         low, high = high, 8.0 * high
     while high > 1.001 * low:
@@ -179,7 +182,8 @@ def _first_try(profiles: DirectedProfiles, one_step: Callable[[float], float], d
     mean, variance = profiles.composition.moments
     normal = mean + math.sqrt(variance) * -float(scipy.special.ndtri(delta))
     guess = profiles.guess_epsilon(delta)
-    # With few participations the guess is above the truth, and so is that of a normal law with their variance.
+    # With few participations both guesses are too large: the saddle point's, and that of a normal law with the same
+    # variance.
     return max(one_step(delta / count), min(guess, normal) if profiles.participations < FEW_PARTICIPATIONS else guess)
 
 
@@ -213,7 +217,7 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
             if best.width <= goal(best.upper):
                 return
             if abs(following - epsilon) > min(0.01 * epsilon, 0.5 / profile.tilt):
-                # The line was made for another epsilon.
+                # The line was made for another epsilon and does not resolve delta here.
                 break
         else:
             if not math.isnan(following):
@@ -257,7 +261,7 @@ def root_of(profile: BoundedDelta, epsilon: float, delta: float, largest: float 
             return epsilon
         moved = max(0.0, epsilon + math.log(estimate / delta) * estimate / slope)
         if moved >= largest:
-            # delta is convex in e^eps, so the tangent there does not pass the root, up to rounding.
+            # delta is convex in e^eps, so a step along the tangent does not go beyond the root, up to rounding.
             moved = epsilon + math.log1p((estimate - delta) / slope)
             if moved >= largest:
                 return epsilon

@@ -1,4 +1,4 @@
-"""Exact Gaussian compositions, and Gaussian pairs as bounds of others.
+"""This module composes Gaussian steps exactly, and bounds other lists by Gaussian pairs.
 
 Lists of full-batch Gaussians alone have a closed form. Other lists get a lower bound: dropping steps is
 post-processing, so the full-batch part of a list costs no more than the list; and a stated zCDP guarantee is attained
@@ -111,11 +111,12 @@ def mu_of_gaussian(epsilon: float, delta: float) -> float:
 
     beyond = -_NORMAL.inv_cdf(delta)
     root = math.sqrt(beyond * beyond + 2.0 * epsilon)
-    # The profile is at most Phi(-a), and at most mu phi(0): this mu is too small.
+    # Start with a mu that is too small, from two bounds: the profile is at most Phi(-a) and at most mu phi(0).
     mu = max(_SQRT_TWO_PI * delta, 2.0 * epsilon / (beyond + root) if beyond > 0.0 else root - beyond)
     log_delta = math.log(delta) + _LOG_SQRT_TWO_PI
     for _ in range(_MOST_STEPS):
-        # Newton's iteration for the profile's logarithm in that of mu, whose slope is mu / (m(a) - m(a + mu)).
+        # Newton's iteration solves for log mu. The slope of the profile's logarithm in log mu is mu / (m(a) - m(a +
+        # mu)).
         centre = epsilon / mu
         a = centre - 0.5 * mu
         if not _SMALLEST <= a <= _LARGEST:
@@ -197,7 +198,7 @@ def _certified(mu: float, delta: float, near: tuple[float, float], sign: float) 
             break
         margin *= 1.2
     if margin > _COARSE:
-        # Over such a distance the profile's logarithm is not linear: delta is nearly 1.
+        # If delta is nearly 1, the profile's logarithm is not linear over such a distance, so the bound is bisected.
         while abs(bound - middle) > _COARSE * bound:
             centre = 0.5 * (middle + bound)
             if _is_certified(centre, mu, delta, sign):
@@ -231,7 +232,9 @@ def _delta(mu: float, epsilon: float, sign: float) -> float:
 
 
 def _profile(centre: float, mu: float) -> float:
-    """Return the profile at epsilon = mu * centre; 1 or 0 if it is within 1e-18 or the smallest number of them."""
+    """Return the profile at epsilon = mu * centre; 1 if it is within 1e-18 of 1, and 0 if it is below every positive
+    number.
+    """
     a = centre - 0.5 * mu
     if a < _SMALLEST:
         return 1.0
@@ -242,7 +245,7 @@ def _profile(centre: float, mu: float) -> float:
 
 
 def _gaussian_part(composition: Composition) -> float:
-    """Return mu of everything in the list that is, or is attained by, a full-batch Gaussian."""
+    """Return mu of all steps together that are full-batch Gaussians or that full-batch Gaussians attain."""
     sizes = [0.0]
     for loss, count in composition.steps:
         if isinstance(loss, GaussianLoss):

@@ -1,6 +1,7 @@
-"""The bounds of several evaluators on one number: the order in which they are asked, and their intersection.
+"""This module asks several evaluators for bounds of one number, in a fixed order, and intersects their bounds.
 
-An evaluator that raises, or whose answer is not a number, drops out; the next one's sound answer stands.
+An evaluator that raises an error, or whose answer is not a number, is left out. The others' bounds are sound without
+it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ EVALUATORS: tuple[Evaluator, ...] = (
 METHODS = frozenset({METHOD, *(name for evaluator in EVALUATORS for name in (evaluator.name, *evaluator.methods))})
 
 NO_FINITE_BOUND = (
-    "No finite upper bound was found for this combination of mechanisms, which is not to say that there is none. "
+    "No finite upper bound was found for this combination of mechanisms, although one may exist. "
     "Ask about its parts separately and add their epsilons and deltas."
 )
 EFFORT_REACHED = (
-    "The engine stopped at its effort of {} operations. The interval holds; with a larger effort it may be narrower."
+    "The engine stopped at its limit of {} operations. The interval is sound; a larger effort may make it narrower."
 )
 #: The relative amount by which two bounds may cross because of rounding in their own numerics.
 CROSSING_ALLOWANCE = 1e-9
@@ -51,7 +52,7 @@ CROSSING_ALLOWANCE = 1e-9
 
 @dataclass(frozen=True)
 class AskedBefore:
-    """Numbers that were found together: bounds of compositions at a delta or an epsilon."""
+    """Bounds that were computed earlier, many at a time, for compositions at a delta or an epsilon."""
 
     found: Mapping[tuple[Composition, float], Bounds]
     name: str = FourierInversion.name
@@ -74,8 +75,9 @@ def intersect(
     """Return the intersection of the bounds of one evaluator after the other.
 
     Args:
-        largest: An upper bound of the truth, whatever the evaluators say.
-        narrow: The width, by upper end, at which an interval needs no further evaluator.
+        largest: An upper bound of the number that is known without the evaluators.
+        narrow: A function that takes an interval's upper end and returns the width at which no further evaluator is
+            needed.
     """
     if composition.gaussian_only is not None:
         evaluators = (AnalyticGaussian(),)
@@ -97,7 +99,8 @@ def intersect(
             if not math.isnan(bounds.estimate) and bounds.width < narrowest:
                 estimate, narrowest = bounds.estimate, bounds.width
     if lower > best.upper * (1.0 + CROSSING_ALLOWANCE) + 1e-300 and len(evaluators) > len(QUICK_EVALUATORS):
-        # Bounds that contradict each other mean that the numerical evaluator failed: the proved ones answer alone.
+        # If bounds contradict each other, the numerical evaluator failed, so only the evaluators with proved bounds
+        # answer.
         return intersect(composition, QUICK_EVALUATORS, ask, largest, narrow)
     # Proved bounds can cross by their rounding alone; then the larger number is reported.
     upper = max(best.upper, lower)
@@ -110,7 +113,7 @@ def intersect(
 
 
 def _bounds_of(ask: Callable[[Evaluator], Bounds | None], evaluator: Evaluator) -> Bounds | None:
-    """Return one evaluator's bounds, or None if it fails: the others' bounds are sound without it."""
+    """Return one evaluator's bounds, or None if it fails. The other evaluators' bounds are sound without it."""
     with np.errstate(all="ignore"):
         try:
             bounds = ask(evaluator)

@@ -1,4 +1,4 @@
-"""One step's privacy loss on a lattice, rounded so that the profile can only grow.
+"""This module puts one step's privacy loss on a lattice, rounded such that the profile can only grow.
 
 "Connect the dots" (Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022): the loss l of an outcome between two lattice
 points is split between them so that its P-mass and its Q-mass are kept. Then the profile agrees with the exact one at
@@ -23,7 +23,7 @@ MAX_POINTS = 4_000_000
 
 @dataclass(frozen=True)
 class LatticeLaw:
-    """P-law of one step's rounded loss: mass ``masses[j]`` at (first + j) * step.
+    """The law of one step's rounded loss under P: it has mass ``masses[j]`` at (first + j) * step.
 
     Attributes:
         first: Index of the lowest lattice point.
@@ -68,8 +68,8 @@ def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float
     if last - first >= MAX_POINTS or step > 1.0:
         raise OverflowError("the losses span too much for a lattice")
     epsilons = np.arange(first, last + 1, dtype=np.float64) * step
-    # Below 0 the excess over 1 - e^eps is used: that function has no mass of its own inside, and taking it away keeps
-    # the digits of the rest. At 0 itself it has a kink, which is a mass of exactly 1.
+    # Below 0 the profile less 1 - e^eps is used. The function 1 - e^eps contributes no mass between lattice points, and
+    # subtracting it keeps the digits of the rest. At 0 its kink contributes a mass of exactly 1.
     excess = loss.excess(epsilons, remove=remove)
     rise = np.diff(excess)
     growth, growth_minus_one = math.exp(step), math.expm1(step)

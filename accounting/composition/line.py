@@ -1,4 +1,4 @@
-"""Reading delta and epsilon, with bounds on both sides, from a tilted law on a lattice window.
+"""This module reads delta and epsilon, with bounds on both sides, from a tilted law on a lattice window.
 
 `convolution` explains each term; this module evaluates them.
 """
@@ -38,7 +38,11 @@ class LoweringTerms:
         return self.kappa + 10.0 * self.eta
 
     def kernel(self, distances: Array) -> Array:
-        """Return sup over |d| <= kappa of b(y - d), b(y) = eta phi(y/eta) e^(-y/2), bounded factor by factor."""
+        """Return an upper bound of b(y - d) over all |d| <= kappa, at each distance y, where b(y) = eta phi(y/eta)
+        e^(-y/2).
+
+        Each factor of b is bounded by itself.
+        """
         nearest = np.maximum(np.abs(distances) - self.kappa, 0.0)
         exponent = -0.5 * (nearest / self.eta) ** 2 - 0.5 * (distances - self.kappa)
         kernel: Array = self.eta / math.sqrt(2.0 * math.pi) * np.exp(np.minimum(exponent, 700.0))
@@ -91,7 +95,7 @@ class Line:
 
     @cached_property
     def _distances(self) -> Array:
-        """Losses less the centre."""
+        """The distance of each lattice point's loss from the centre."""
         return (self.first + np.arange(self.values.size, dtype=np.float64)) * self.step - self.centre
 
     @cached_property
@@ -136,7 +140,7 @@ class Line:
     def _upper(self, epsilon: float) -> float:
         raised, terms = self._raised(epsilon)
         total = raised + math.fsum(terms.values())
-        # Far from the centre the weights overflow; a term that cannot be computed gives no bound.
+        # Far from the centre the weights overflow. A term that cannot be computed counts as infinite.
         return total if math.isfinite(total) else math.inf
 
     def _lower(self, epsilon: float) -> float:
@@ -152,7 +156,9 @@ class Line:
         return min(max(math.floor(epsilon / self.step) + 1 - self.first, 0), self.values.size)
 
     def _raised(self, epsilon: float) -> tuple[float, dict[str, float]]:
-        """Return the rounded law's profile as computed, and how much must be added so that it is above the truth."""
+        """Return the computed profile of the rounded law, and the amount to add so that the sum is above the true
+        profile.
+        """
         index = self._index(epsilon)
         mass, weighted = float(self._upper_sums[0][index]), float(self._upper_sums[1][index])
         weighted *= math.exp(epsilon - self.centre)

@@ -1,4 +1,4 @@
-"""The profile of one direction alone bounds what a list costs in one order of two neighbours.
+"""This module bounds the profile of one direction: the cost of a list for one order of the two neighbours.
 
 `accounting.accountant` bounds the larger of both directions. A filter that refunds steps that were not taken must know
 their cost in each direction.

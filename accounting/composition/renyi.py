@@ -1,4 +1,4 @@
-"""Renyi moments: an upper bound for every list, whatever its size and however small delta is.
+"""This module derives an upper bound from Renyi moments. It holds for every list and every delta.
 
 delta(eps) <= e^(K(x) - x eps) B(x) with B(x) = x^x / (1+x)^(1+x), for every tilt x > 0 (order x + 1), because
 sup_y e^(-xy) (1 - e^-y) = B(x). Solved for epsilon it is Canonne, Kamath & Steinke 2020, Proposition 12. Any set of
@@ -19,7 +19,7 @@ from accounting.intervals import Bounds
 from accounting.losses.privacy_loss import Moments
 
 Array = NDArray[np.float64]
-#: Covers the rounding of K(x) + log B(x) and of its division by x, relative to the terms' sizes.
+#: An allowance for the rounding of K(x) + log B(x) and of its division by x, relative to the terms' sizes.
 _ALLOWANCE = 4e-15
 #: The largest tilt for a sampled composition; larger ones help only if epsilon is below ln(1 / delta) / 4095.
 _LARGEST_TILT = 4095
@@ -113,7 +113,9 @@ def _grid(composition: Composition) -> Array:
 
 
 def _refined(function: Callable[[Array], Array], tilts: Array, values: Array) -> float:
-    """Return the smallest value after three finer grids around the best tilt: to 1e-12 of a smooth minimum."""
+    """Return the smallest value on three successively finer grids around the best tilt. It is within 1e-12 of a smooth
+    minimum.
+    """
     for _ in range(3):
         best = int(np.nanargmin(values))
         tilts = np.geomspace(tilts[max(best - 1, 0)], tilts[min(best + 1, tilts.size - 1)], 65)

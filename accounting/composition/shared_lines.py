@@ -1,8 +1,10 @@
-"""Many deltas or epsilons of one composition: neighbours share a line, and are evaluated as arrays.
+"""This module finds many deltas or epsilons of one composition. Neighbouring values share a line and are evaluated as
+arrays.
 
-A line that was made for one epsilon serves its neighbourhood. The list is sorted. The line of its middle value answers,
-by one product of (epsilons x points), every epsilon whose interval is narrow enough there. The rest is divided and
-treated in the same way. Numbers that no plain line serves are left to the evaluator that takes one number at a time.
+A line that was made for one epsilon also gives good bounds near it. The list of values is sorted. The line of the
+middle value is evaluated at all epsilons by one array of (epsilons x points), and answers those whose intervals are
+narrow enough. The values on either side of these are treated in the same way. Values that no plain line answers are
+left to the evaluator that takes one number at a time.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) 
     uppers = np.array([bounds.upper for bounds in found if bounds is not None])
     there = deltas_in_direction(DirectedProfiles(other), uppers) if other is not None else [None] * uppers.size
     for index, bounds in zip(known, there, strict=True):
-        # An epsilon is settled if the other direction costs no more than delta there.
+        # An epsilon needs no search in the other direction if that direction's delta at it is at most the wanted delta.
         if bounds is None or not bounds.upper <= descending[index]:
             found[index] = None
     return _unsorted(found, order)
@@ -124,9 +126,11 @@ def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
 
 
 def _certified(plain: Contour, epsilons: Array, deltas: Array) -> Found:
-    """Return intervals around ``epsilons`` whose ends the bounds of delta prove; None if one is not proved, or wide."""
+    """Return intervals around ``epsilons`` whose ends the bounds of delta prove; None for an interval that is not
+    proved or too wide.
+    """
     values, slopes = plain.evaluate(epsilons), np.maximum(plain.estimates(epsilons)[1], 1e-300)
-    # One and a half times what the errors require, so that both ends are proved.
+    # The intervals are one and a half times as wide as the errors require, so that both ends are proved.
     above = 1.5 * np.maximum(values.upper - deltas, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
     below = 1.5 * np.maximum(deltas - values.lower, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
     uppers, lowers = epsilons + above, epsilons - below

@@ -1,4 +1,6 @@
-"""Conversions: the guarantees that follow from another guarantee. There is one file for each kind converted from."""
+"""This package converts a guarantee to the guarantees that follow from it. There is one file for each kind of given
+guarantee.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from accounting.guarantees import ApproximateDpGuarantee, AttackRisk, Guarantee,
 
 __all__ = ["Alternative", "Converted", "Target", "convert"]
 
-#: A conversion takes the guarantee of its own kind.
+#: A conversion takes a guarantee of the kind under which it is listed.
 _Conversions = Mapping[str, Callable[[Any, Target], Converted]]
 _TABLE: Mapping[str, tuple[_Conversions, Mapping[str, str]]] = {
     "pure_dp": (pure.CONVERSIONS, pure.REFUSED),
@@ -24,8 +26,8 @@ _TABLE: Mapping[str, tuple[_Conversions, Mapping[str, str]]] = {
     "attack_risk": (approximate.CONVERSIONS, approximate.REFUSED),
 }
 _ONE_POINT = (
-    "an attack risk at one false positive rate or one prior bounds the other tests too loosely to be converted here; "
-    "state the advantage, which is (0, advantage)-DP"
+    "an attack risk at one false positive rate or one prior says too little about other attacks to be converted; state "
+    "the advantage instead, because an advantage t is (0, t)-DP"
 )
 
 
@@ -60,7 +62,8 @@ def convert(
         same_bits_for_the_same_numbers: int, float and NumPy scalars agree.
 
     Raises:
-        Unsupported: With code ``no_such_conversion``, if nothing finite of that kind follows or nothing is proved here.
+        Unsupported: With code ``no_such_conversion``, if no finite guarantee of that kind follows or none is proved
+            here.
         Unreachable: If no epsilon is finite at this delta.
         InvalidValue: If a parameter is missing, is out of range, or does not belong to this kind.
 

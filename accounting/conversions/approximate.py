@@ -1,4 +1,4 @@
-"""Implications of (epsilon, delta)-DP with a positive delta, and of an attack's advantage t, which is (0, t)-DP."""
+"""This module converts (epsilon, delta)-DP with a positive delta, and an attack's advantage t, which is (0, t)-DP."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _SOURCE = "Kairouz, Oh & Viswanath 2015; Dong, Roth & Su 2022, Proposition 2.4"
 
 
 def to_approximate(stated: ApproximateDpGuarantee, target: Target) -> Converted:
-    """Convert to another delta: find the smallest epsilon that (epsilon, delta)-DP implies. No finite one exists for
-    smaller deltas."""
+    """Return the smallest epsilon at another delta that (epsilon, delta)-DP implies. For a smaller delta no finite
+    epsilon exists.
+    """
     assert target.delta is not None
     epsilon = ApproximateRegion(stated.epsilon, stated.delta).epsilon(target.delta)
     as_stated = Alternative("as_stated", ApproximateDpGuarantee(stated.epsilon, target.delta))
@@ -28,11 +29,11 @@ def to_attack_risk(stated: ApproximateDpGuarantee, target: Target) -> Converted:
 
 
 CONVERSIONS = {"approximate_dp": to_approximate, "attack_risk": to_attack_risk}
-_REVEALS = "a mechanism that reveals its input with probability delta satisfies it, and "
+_REVEALS = "a mechanism that reveals its input with probability delta satisfies the guarantee, and such a mechanism "
 REFUSED = {
-    "pure_dp": _REVEALS + "is epsilon-DP for no epsilon",
+    "pure_dp": _REVEALS + "is not epsilon-DP for any finite epsilon",
     "zcdp": _REVEALS + "has infinite Renyi divergences",
     "truncated_zcdp": _REVEALS + "has infinite Renyi divergences",
     "renyi_dp": _REVEALS + "has infinite Renyi divergences",
-    "gaussian_dp": _REVEALS + "is caught at a false positive rate of 0, where no Gaussian is",
+    "gaussian_dp": _REVEALS + "allows an attack without false positives, which no Gaussian mechanism does",
 }

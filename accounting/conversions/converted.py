@@ -1,4 +1,4 @@
-"""The targets and the answers of conversions."""
+"""This module defines the targets and the answers of conversions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.guarantees import GUARANTEES, Guarantee, read_orders
 from accounting.numbers import MAX_ORDER, read_real
 
-#: The arguments that each kind of target needs, and those that it may have.
+#: The parameters that each kind of target needs.
 _NEEDED: dict[str, tuple[str, ...]] = {
     "approximate_dp": ("delta",),
     "renyi_dp": ("orders",),
@@ -52,10 +52,15 @@ class Target:
                     raise InvalidValue(f"a conversion to {self.kind} needs {name}", pointer=(name,))
                 continue
             if name not in needed and name not in optional:
-                raise InvalidValue(f"a conversion to {self.kind} takes no {name}", pointer=(name,))
+                raise InvalidValue(
+                    f"{name} does not belong to a conversion to {self.kind}; leave it out", pointer=(name,)
+                )
             object.__setattr__(self, name, _read(name, value))
         if self.fpr is not None and self.prior is not None:
-            raise InvalidValue("an attack risk is asked for at fpr or at prior, not at both", pointer=("prior",))
+            raise InvalidValue(
+                "an attack risk is computed at a false positive rate or at a prior, not at both; give fpr or prior",
+                pointer=("prior",),
+            )
 
 
 def _read(name: str, value: object) -> float | tuple[float, ...]:
@@ -68,7 +73,7 @@ def _read(name: str, value: object) -> float | tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A guarantee by a form that textbooks and libraries use. It is never better than the answer."""
+    """A guarantee that follows by a formula from textbooks or libraries. It is never better than the answer."""
 
     method: str
     guarantee: Guarantee
@@ -79,9 +84,10 @@ class Converted:
     """A guarantee that follows from another one.
 
     Attributes:
-        guarantee: It holds for every mechanism that has the stated guarantee, and is rounded outward.
-        method: Name of the form that gave it.
-        tight: Whether some mechanism with the stated guarantee has no better one of the new kind (but for rounding).
+        guarantee: The guarantee that follows. It holds for every mechanism with the stated guarantee, and is rounded
+            outward.
+        method: Name of the formula that gave the guarantee.
+        tight: Whether some mechanism with the stated guarantee has no better guarantee of the new kind, up to rounding.
         source: Paper and theorem.
         alternatives: The textbook forms.
     """

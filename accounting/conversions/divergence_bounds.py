@@ -1,4 +1,4 @@
-"""Bounds of Renyi divergences as zCDP, truncated zCDP and Renyi DP state them."""
+"""This module holds the bounds of Renyi divergences that zCDP, truncated zCDP and Renyi DP state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class LinearBounds:
         return self.rho * (tilt + 1.0)
 
     def seed(self, *, delta: float | None = None, epsilon: float = 0.0) -> float:
-        # Stationary points of rho a (a + 1) - log(delta) over a, and of rho a (a + 1) - a epsilon.
+        # The tilt a minimises (rho a (a + 1) - log(delta)) / a if delta is given, and rho a (a + 1) - a epsilon
+        # otherwise.
         tilt = math.sqrt(-math.log(delta) / self.rho) if delta else 0.5 * (epsilon / self.rho - 1.0)
         return min(max(tilt, self._smallest), self._largest)
 
@@ -45,7 +46,7 @@ class LinearBounds:
 
     @property
     def _smallest(self) -> float:
-        # An omega may be nearer to 1; then it alone is looked at.
+        # If omega is closer to 1 than the smallest tilt allows, only the order omega itself is tried.
         return min(_SMALLEST_TILT, self._largest)
 
     @property
@@ -55,7 +56,7 @@ class LinearBounds:
 
 @dataclass(frozen=True)
 class ListedBounds:
-    """A bound for each of some orders."""
+    """Bounds of the divergence at each of several stated orders."""
 
     orders: tuple[float, ...]
     epsilons: tuple[float, ...]

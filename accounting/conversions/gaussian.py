@@ -1,4 +1,4 @@
-"""Implications of mu-GDP. The Gaussian mechanism attains it, so all of them are tight."""
+"""This module converts mu-GDP. The Gaussian mechanism attains mu-GDP, so all conversions are tight."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def to_zcdp(stated: GaussianDpGuarantee, _: Target) -> Converted:
 
 
 def to_truncated_zcdp(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """Return rho = mu^2 / 2 up to any order."""
+    """Return rho = mu^2 / 2, which holds up to every order."""
     assert target.omega is not None
     return Converted(TruncatedZcdpGuarantee(_half_square(stated.mu), target.omega), _METHOD, True, _RENYI)
 
@@ -78,4 +78,4 @@ CONVERSIONS = {
     "renyi_dp": to_renyi,
     "attack_risk": to_attack_risk,
 }
-REFUSED = {"pure_dp": "the Gaussian mechanism satisfies it, and its privacy loss is unbounded"}
+REFUSED = {"pure_dp": "the Gaussian mechanism satisfies the guarantee and has an unbounded privacy loss"}

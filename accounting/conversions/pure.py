@@ -1,4 +1,5 @@
-"""Implications of epsilon-DP. Randomised response on one bit dominates every such mechanism, so all are tight.
+"""This module converts epsilon-DP. Randomised response on one bit dominates every epsilon-DP mechanism, so all
+conversions are tight.
 
 Source of the domination: Kairouz, Oh & Viswanath 2015.
 """
@@ -29,7 +30,7 @@ from accounting.losses.stated import RandomizedResponseLoss
 _METHOD = "randomized_response"
 _DOMINATION = "Kairouz, Oh & Viswanath 2015"
 _SMALLEST_TILT = 1e-2
-#: Smaller numbers have no relative accuracy.
+#: The smallest epsilon that is computed with. Smaller numbers have no relative accuracy.
 _SMALLEST_EPSILON = 1e-300
 
 
@@ -39,7 +40,7 @@ def to_pure(stated: PureDpGuarantee, _: Target) -> Converted:
 
 
 def to_approximate(stated: PureDpGuarantee, target: Target) -> Converted:
-    """Return log(e^eps - delta (1 + e^eps)), at least 0."""
+    """Return the epsilon at the target's delta: log(e^eps - delta (1 + e^eps)), or 0 if that is negative."""
     assert target.delta is not None
     epsilon = ApproximateRegion(stated.epsilon, 0.0).epsilon(target.delta)
     as_stated = Alternative("as_stated", ApproximateDpGuarantee(stated.epsilon, target.delta))
@@ -48,7 +49,7 @@ def to_approximate(stated: PureDpGuarantee, target: Target) -> Converted:
 
 def zcdp_rho(epsilon: float) -> float:
     """Return eps tanh(eps/2), rounded up. The proof is at `RandomizedResponseLoss.zcdp_rho`."""
-    # The square of a tiny epsilon vanishes.
+    # The square of a tiny epsilon rounds to 0, so rho is at least the smallest positive number.
     return max(enlarged(RandomizedResponseLoss(epsilon).zcdp_rho), 5e-324 if epsilon > 0.0 else 0.0)
 
 
@@ -58,7 +59,9 @@ def to_zcdp(stated: PureDpGuarantee, _: Target) -> Converted:
 
 
 def to_truncated_zcdp(stated: PureDpGuarantee, target: Target) -> Converted:
-    """Convert as `to_zcdp` does: randomised response attains its rho at orders near 1, which truncation keeps."""
+    """Return the rho that `to_zcdp` returns. Randomised response attains it at orders near 1, which truncation does
+    not exclude.
+    """
     assert target.omega is not None
     exact = TruncatedZcdpGuarantee(zcdp_rho(stated.epsilon), target.omega)
     return _zcdp(exact, TruncatedZcdpGuarantee(_half_square(stated.epsilon), target.omega))
@@ -74,9 +77,12 @@ def _half_square(epsilon: float) -> float:
 
 
 def renyi_divergence(epsilon: float, order: float) -> float:
-    """Return log(cosh((a - 1/2) eps) / cosh(eps/2)) / (a - 1), rounded up."""
+    """Return the Renyi divergence of order a of randomised response, rounded up: log(cosh((a - 1/2) eps) /
+    cosh(eps/2)) / (a - 1).
+    """
     tilt = order - 1.0
-    # Below, the moment's digits cancel; it is convex and 0 at tilt 0, so that its chord bounds it.
+    # At smaller tilts the moment's digits cancel. The moment is convex and 0 at tilt 0, so a chord from there bounds
+    # it.
     moment = float(RandomizedResponseLoss(epsilon).log_moment(np.array([max(tilt, _SMALLEST_TILT)]))[0])
     return min(epsilon, enlarged(moment / max(tilt, _SMALLEST_TILT)))
 

@@ -1,4 +1,7 @@
-"""The tests of two neighbours that a guarantee allows, and the risk of the best of them."""
+"""This module describes the attacks that a guarantee allows, and the risk of the best attack.
+
+An attack is a test between two neighbouring data sets, with a false positive rate (fpr) and a true positive rate (tpr).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from accounting.errors import Unreachable
 from accounting.guarantees import AttackRisk
 from accounting.losses.gaussian import GaussianLoss
 
-#: Smaller numbers are replaced by it, because their squares vanish.
+#: The smallest mu that is computed with. Smaller numbers are replaced by it, because their squares round to 0.
 _SMALLEST_MU = 1e-100
 
 
@@ -38,8 +41,9 @@ def attack_risk(region: Region, target: Target) -> AttackRisk:
 
     Guarantees: advantage_is_total_variation; bayes_risk_is_rounded_down.
 
-    Source: the advantage is delta at epsilon 0. An attacker whose prior for membership is p errs with probability
-    p (1 - tpr) + (1 - p) fpr, which is linear on the region: at least min(p, 1 - p) (1 - delta(|log(p / (1 - p))|)).
+    Source: the advantage is delta at epsilon 0. An attacker whose prior for membership is p errs with probability p (1
+    - tpr) + (1 - p) fpr. This is linear on the region, so its smallest value is min(p, 1 - p) (1 - delta(|log(p / (1 -
+    p))|)).
     """
     if target.fpr is not None:
         return AttackRisk(fpr=target.fpr, tpr=region.true_positive_rate(target.fpr))
@@ -49,7 +53,7 @@ def attack_risk(region: Region, target: Target) -> AttackRisk:
     if smaller == 0.0:
         return AttackRisk(prior=target.prior, bayes_risk=0.0)
     log_odds = math.log1p(-smaller) - math.log(smaller)
-    # delta falls in epsilon, so that a smaller epsilon is the cautious one.
+    # delta falls in epsilon, so rounding epsilon down gives an upper bound of delta.
     delta = region.delta(max(0.0, log_odds - (enlarged(log_odds, 1.0) - log_odds)))
     risk = smaller * (1.0 - delta)
     return AttackRisk(prior=target.prior, bayes_risk=max(0.0, risk - (enlarged(risk, smaller) - risk)))
@@ -71,11 +75,16 @@ class ApproximateRegion:
     stated_delta: float
 
     def epsilon(self, delta: float) -> float:
-        """Return log(e^eps - (delta' - delta) (1 + e^eps) / (1 - delta)), at least 0; none below the stated delta."""
+        """Return the smallest epsilon at delta', for a stated (eps, delta): log(e^eps - (delta' - delta) (1 + e^eps) /
+        (1 - delta)).
+
+        The answer is at least 0. If delta' is below the stated delta, no epsilon is finite.
+        """
         if delta < self.stated_delta:
             raise Unreachable(
-                f"no epsilon is finite at a delta below the stated {self.stated_delta:g}: a mechanism that reveals its "
-                "input with that probability satisfies the guarantee; ask for a delta of at least that",
+                f"no finite epsilon exists at a delta below the stated {self.stated_delta:g}, because a mechanism that "
+                "reveals its input with the stated probability satisfies the guarantee; give a larger "
+                "delta",
                 pointer=("to", "delta"),
             )
         if delta == 1.0:
@@ -86,14 +95,16 @@ class ApproximateRegion:
         share = (delta - self.stated_delta) / known * (1.0 + shrunk)
         if share < 0.5:
             value = self.stated_epsilon + math.log1p(-share)
-        else:  # the same, with the digits of 1 - delta
+        else:  # The same formula, written such that 1 - delta keeps its digits.
             left = (1.0 - delta) - (delta - self.stated_delta) * shrunk
             value = self.stated_epsilon + math.log(left / known) if left > 0.0 else 0.0
         found = max(0.0, enlarged(value, self.stated_epsilon + min(2.0 * share, 1.0)))
         return min(found, self.stated_epsilon)
 
     def delta(self, epsilon: float) -> float:
-        """Return delta + (1 - delta) (1 - e^(eps' - eps)) / (1 + e^-eps)."""
+        """Return the smallest delta at eps', for a stated (eps, delta): delta + (1 - delta) (1 - e^(eps' - eps)) /
+        (1 + e^-eps).
+        """
         gap = self.stated_epsilon - epsilon
         if gap <= 0.0:
             return self.stated_delta
@@ -105,14 +116,13 @@ class ApproximateRegion:
         """Return the smaller of e^eps fpr + delta and 1 - e^-eps (1 - delta - fpr)."""
         steep = times_exp(fpr, self.stated_epsilon) + self.stated_delta
         flat = 1.0 - math.exp(-self.stated_epsilon) * max(1.0 - self.stated_delta - fpr, 0.0)
-        relative = 1.0 + self.stated_epsilon  # of e^eps, whose exponent is exact to half an ulp
+        relative = 1.0 + self.stated_epsilon  # The relative error of e^eps, whose exponent is exact to half an ulp.
         return as_probability(min(enlarged(steep, steep * relative), enlarged(flat, 1.0)))
 
 
 @dataclass(frozen=True)
 class GaussianRegion:
-    """The attacks that mu-GDP allows: they are no better than tests of N(0, 1) against N(mu, 1), which attain the
-    bound.
+    """The attacks that mu-GDP allows: those that are no better than the best tests of N(0, 1) against N(mu, 1).
 
     Guarantees: gaussian_mechanism_attains_all.
     """
@@ -125,8 +135,8 @@ class GaussianRegion:
             return 0.0
         if delta == 0.0:
             raise Unreachable(
-                "a Gaussian's privacy loss is unbounded, so that no epsilon is finite at delta 0; ask for a positive "
-                "delta",
+                "the privacy loss of the Gaussian mechanism is unbounded, so no finite epsilon exists at delta 0; give "
+                "a positive delta",
                 pointer=("to", "delta"),
             )
         return epsilon_of_gaussian(self.mu, delta, upward=True)
@@ -137,7 +147,7 @@ class GaussianRegion:
             return as_probability(enlarged(math.erf(self.mu / math.sqrt(8.0))))
         pair = GaussianLoss(max(self.mu, _SMALLEST_MU))
         bounds = AnalyticGaussian().delta(Composition(((pair, 1),)), epsilon)
-        assert bounds is not None  # it has a Gaussian part
+        assert bounds is not None  # A list with a Gaussian part always has bounds.
         return bounds.upper
 
     def true_positive_rate(self, fpr: float) -> float:
@@ -145,8 +155,8 @@ class GaussianRegion:
         if fpr in {0.0, 1.0} or self.mu == 0.0:
             return fpr
         quantile = float(scipy.special.ndtri(fpr))
-        # An error of the quantile moves Phi by its hazard, which is at most 1 + |quantile|.
+        # An error of the quantile changes Phi by the hazard rate, relatively, which is at most 1 + |quantile|.
         relative = 4.0 * (1.0 + quantile * quantile)
-        # By the logarithm, because `ndtr` is 0 where it is below every normal number.
+        # Phi is computed from its logarithm, because `ndtr` returns 0 where Phi is below every normal number.
         power = math.exp(float(scipy.special.log_ndtr(quantile + self.mu)))
         return as_probability(max(fpr, enlarged(power, power * relative)))

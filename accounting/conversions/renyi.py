@@ -1,7 +1,7 @@
 """Conversions of Renyi DP at given orders.
 
-Tests are bounded by `renyi_region`, which a mechanism with one bit of output attains. Other orders follow from the
-convexity of (order - 1) times the divergence, which no mechanism attains between the orders.
+`renyi_region` bounds the attacks; a mechanism with one bit of output attains these bounds. Bounds at other orders
+follow from the convexity of (order - 1) times the divergence; no mechanism attains them between the stated orders.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ _CONVEXITY = "van Erven & Harremoes 2014, Corollary 2"
 
 
 def to_approximate(stated: RenyiDpGuarantee, target: Target) -> Converted:
-    """Return the largest log((p - delta) / q) over laws on two outcomes whose divergences obey the stated bounds."""
+    """Return epsilon at the target's delta: the largest log((p - delta) / q) over two-outcome laws within the stated
+    bounds.
+
+    p and q are the probabilities of one outcome under the two laws.
+    """
     assert target.delta is not None
     exact = ApproximateDpGuarantee(_region(stated).epsilon(target.delta), target.delta)
     return Converted(exact, REGION_METHOD, True, REGION_SOURCE, _textbook_epsilons(stated, target.delta))
 
 
 def to_renyi(stated: RenyiDpGuarantee, target: Target) -> Converted:
-    """Convert to other orders, up to the largest stated one."""
+    """Return bounds at other orders, up to the largest stated order."""
     assert target.orders is not None
     if target.orders[-1] > stated.orders[-1]:
-        why = f"orders above the largest stated one, {stated.orders[-1]:g}, are not bounded"
+        why = f"divergences of orders above the largest stated order, {stated.orders[-1]:g}, are not bounded"
         raise refusal(stated.kind, target.kind, why, ["renyi_dp up to that order"], "orders")
     moments = LogMoments(stated.orders, stated.epsilons)
     epsilons = tuple(_at(stated, moments, order) for order in target.orders)
@@ -47,23 +51,23 @@ def to_renyi(stated: RenyiDpGuarantee, target: Target) -> Converted:
 
 
 def to_truncated_zcdp(stated: RenyiDpGuarantee, target: Target) -> Converted:
-    """Return the largest ratio of divergence to order, up to the order omega."""
+    """Return rho, the largest ratio of divergence to order, for orders up to omega."""
     assert target.omega is not None
     if target.omega > stated.orders[-1]:
-        why = f"orders above the largest stated one, {stated.orders[-1]:g}, are not bounded"
+        why = f"divergences of orders above the largest stated order, {stated.orders[-1]:g}, are not bounded"
         raise refusal(stated.kind, target.kind, why, ["truncated_zcdp up to that order"], "omega")
     rho = LogMoments(stated.orders, stated.epsilons).rho(target.omega)
     return Converted(TruncatedZcdpGuarantee(rho, target.omega), "convexity", False, _CONVEXITY)
 
 
 def to_attack_risk(stated: RenyiDpGuarantee, target: Target) -> Converted:
-    """Return the best test of laws on two outcomes whose divergences obey the stated bounds."""
+    """Return the risk of the best test between two-outcome laws whose divergences obey the stated bounds."""
     risk = attack_risk(_region(stated), target)
     return Converted(risk, REGION_METHOD, True, REGION_SOURCE, _textbook_risks(stated, target))
 
 
 def _region(stated: RenyiDpGuarantee) -> Region:
-    if min(stated.epsilons) == 0.0:  # then the neighbours have the same law
+    if min(stated.epsilons) == 0.0:  # A divergence of 0 means that both neighbours have the same law.
         return ApproximateRegion(0.0, 0.0)
     epsilons = tuple(max(epsilon, SMALLEST_DIVERGENCE) for epsilon in stated.epsilons)
     return RenyiRegion(ListedBounds(stated.orders, epsilons))
@@ -102,10 +106,10 @@ CONVERSIONS = {
     "truncated_zcdp": to_truncated_zcdp,
     "attack_risk": to_attack_risk,
 }
-_HIGH_ORDERS = "orders above the largest stated one are not bounded"
+_HIGH_ORDERS = "divergences of orders above the largest stated order are not bounded"
 REFUSED = {
     "pure_dp": _HIGH_ORDERS,
     "zcdp": _HIGH_ORDERS,
-    "gaussian_dp": _HIGH_ORDERS + ", so that small false positive rates may have larger true positive rates than under "
-    "any Gaussian",
+    "gaussian_dp": _HIGH_ORDERS + ", so at small false positive rates an attack may have a larger true positive rate "
+    "than under any Gaussian mechanism",
 }

@@ -1,4 +1,5 @@
-"""Every test that a bound of Renyi divergences leaves possible: exact conversions of zCDP and of Renyi DP.
+"""This module finds every attack that bounds of Renyi divergences leave possible. It converts zCDP and Renyi DP
+exactly.
 
 Theorem. Let a guarantee bound the divergences of some orders, in both directions. The pairs (fpr, tpr) that tests of
 neighbours can have are exactly those whose two-outcome laws obey the same bounds. Proof. A test is post-processing, so
@@ -7,7 +8,7 @@ the bit is the test. (Riess, Gomez, Calmon, Schnabel & Kaissis 2026 prove it for
 the case of one order; Zhu, Dong & Wang 2022, appendix F.3, conjectured it.)
 
 So epsilon, delta and the true positive rate are maxima over two numbers, and they are attained. Leaving out bounds can
-only enlarge the maximum. So the search may begin with a few orders and add those that its result violates: every
+only enlarge a maximum. The search therefore begins with a few orders and adds those that its result violates. Every
 intermediate answer is sound, and the last one is tight.
 """
 
@@ -24,17 +25,17 @@ from accounting.conversions.rounding import as_probability, enlarged
 from accounting.conversions.two_outcome import divergences, log_probability
 from accounting.errors import Unreachable
 
-#: The bounds are relaxed by this, relatively, which covers the error of `two_outcome.divergence`.
+#: The bounds are relaxed by this relative amount, which covers the error of `two_outcome.divergence`.
 _RELAXATION = 1e-13
-#: Covers the root and the maximum, relatively to the log-ratio at which it is taken.
+#: An allowance for the errors of the root and of the maximum, relative to the log-ratio at which the maximum is taken.
 _LOG_RATIO_ALLOWANCE = 1e-12
-#: The relative error of a log-ratio that was found.
+#: The relative error of a log-ratio that a search found.
 _NOISE = 1e-13
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 #: Smallest log-odds that are tried: probabilities below 1e-323 vanish.
 _SMALLEST_LOG_ODDS = -744.0
 _MOST_ROUNDS = 16
-#: A number far beyond what any bound allows; a search that came here would never end.
+#: A log-ratio far larger than any bound allows. A search that reaches it is stopped, because it would never end.
 _LARGEST_LOG_RATIO = 1e100
 _TILTS_AT_A_TIME = 4
 
@@ -46,7 +47,9 @@ class DivergenceBounds(Protocol):
         """Return the bound on the divergence of order tilt + 1; it is positive."""
 
     def seed(self, *, delta: float | None = None, epsilon: float = 0.0) -> float:
-        """Return the tilt whose single-order conversion is best there; the search begins with it."""
+        """Return the tilt with which the search begins: the one whose single-order conversion is best at this delta
+        or epsilon.
+        """
 
     def most_violated(self, excess: Callable[[float], float]) -> float:
         """Return the tilt at which ``excess`` is largest, among those with a bound."""
@@ -73,7 +76,7 @@ class RenyiRegion:
     def __init__(self, bounds: DivergenceBounds) -> None:
         self._bounds = bounds
         self._tilts = [bounds.seed()]
-        self._near = 1.0  # the last log-ratio found, to start the next search from
+        self._near = 1.0  # The log-ratio that was found last, from which the next search starts.
         self._top = self._symmetric_log_odds()
 
     def epsilon(self, delta: float) -> float:
@@ -84,8 +87,8 @@ class RenyiRegion:
         """
         if delta <= 0.0:
             raise Unreachable(
-                "bounds of finite Renyi orders leave the privacy loss unbounded, so that no epsilon is finite at delta "
-                "0; ask for a positive delta",
+                "bounds of Renyi divergences of finite orders leave the privacy loss unbounded, so no finite epsilon "
+                "exists at delta 0; give a positive delta",
                 pointer=("to", "delta"),
             )
         if delta >= self.advantage:
@@ -118,7 +121,7 @@ class RenyiRegion:
 
     @property
     def advantage(self) -> float:
-        """Largest tpr - fpr, rounded up: by convexity and symmetry a randomised response attains it."""
+        """The largest tpr - fpr, rounded up. By convexity and symmetry, a randomised response attains it."""
         return as_probability(enlarged(math.tanh(0.5 * self._top)))
 
     def attaining_pair_at_delta(self, delta: float) -> TwoOutcomePair:
@@ -131,7 +134,9 @@ class RenyiRegion:
         return self._best(cost, math.log(delta) - math.log1p(-delta), self._top)
 
     def _best(self, value: Callable[[TwoOutcomePair], Noisy], low: float, high: float) -> TwoOutcomePair:
-        """Find the pair of largest ``value``, which is quasi-concave on the boundary, for log-odds in (low, high)."""
+        """Return the pair with the largest ``value`` for log-odds in (low, high). The value is quasi-concave on the
+        boundary.
+        """
 
         def search(precision: float) -> TwoOutcomePair:
             found = _golden_section(
@@ -143,7 +148,9 @@ class RenyiRegion:
         return self._tightened(lambda: search(1e-13))
 
     def _tightened(self, search: Callable[[], TwoOutcomePair], tolerance: float = 1e-10) -> TwoOutcomePair:
-        """Return the result of ``search``, repeated with the order that it violates most until it violates none."""
+        """Return the result of ``search``, repeated until it violates no order. Before each repetition, the order
+        that the result violates most is added.
+        """
         for _ in range(_MOST_ROUNDS):
             pair = search()
             excess = self._excess(pair)
@@ -164,7 +171,9 @@ class RenyiRegion:
         return self._near * (1.0 + _LOG_RATIO_ALLOWANCE)
 
     def _symmetric_log_odds(self) -> float:
-        """Return the randomised response within the bounds: p = 1 - q, whose log-odds are its log-ratio."""
+        """Return the log-odds of the largest randomised response within the bounds. It has p = 1 - q, so its log-odds
+        and its log-ratio are equal.
+        """
 
         def search() -> TwoOutcomePair:
             self._near = self._root(lambda size: TwoOutcomePair(size, size))

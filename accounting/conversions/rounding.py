@@ -1,11 +1,12 @@
-"""Outward rounding: the guarantee that a conversion returns holds with the digits that are written."""
+"""This module rounds outward, so that a converted guarantee holds exactly as its numbers are written."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 
-#: Covers a closed form of a few correctly rounded operations and elementary functions, relatively to its largest term.
+#: An allowance for rounding in a closed form of a few operations and elementary functions, relative to its largest
+#: term.
 CLOSED_FORM_ALLOWANCE = 8.0 * 2.0**-52
 
 
@@ -32,7 +33,8 @@ def root_rounded_up(square: Fraction) -> float:
 
 
 def enlarged(value: float, scale: float = 0.0) -> float:
-    """Return ``value`` plus the allowance of a closed form whose largest term has the size ``scale`` (or its own).
+    """Return ``value`` plus the rounding allowance of a closed form whose largest term has the size ``scale``, or that
+    of ``value`` if it is larger.
 
     >>> enlarged(0.0), 1.0 < enlarged(1.0) < 1.0 + 1e-14
     (0.0, True)
@@ -43,7 +45,7 @@ def enlarged(value: float, scale: float = 0.0) -> float:
 
 
 def as_probability(value: float) -> float:
-    """Return an upper bound of a probability, which is at most 1."""
+    """Return ``value`` as an upper bound of a probability: 1 if it is larger."""
     return min(1.0, max(0.0, value))
 
 

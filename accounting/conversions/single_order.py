@@ -1,7 +1,7 @@
-"""Implications of the Renyi divergence of one order, in the forms that textbooks and libraries use.
+"""This module converts the Renyi divergence of one order by the formulas of textbooks and libraries.
 
-Each of them is a bound at every order, so the smallest over all orders is a bound, too. Answers give the exact
-conversion of `renyi_region`, and show these forms beside it.
+Each formula gives a bound at every order, so the smallest over all orders is a bound, too. Answers give the exact
+conversion of `renyi_region` and show these formulas beside it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def preserved_probability(order: float, divergence: float, fpr: float) -> float:
 def pinsker(divergence: float) -> float:
     """Return the largest advantage: sqrt(divergence / 2), for any order of at least 1.
 
-    Source: Pinsker's inequality; divergences do not fall in their order.
+    Source: Pinsker's inequality; divergences do not fall as the order grows.
 
     >>> pinsker(0.5)
     0.5000000000000009
@@ -115,9 +115,11 @@ class LogMoments:
             if a >= omega - 1.0:
                 break
             slope = (high - low) / (b - a)
-            intercept = low - slope * a  # at most 0, because the hull is convex and begins at 0
+            intercept = low - slope * a  # This is at most 0, because the hull is convex and begins at 0.
             if a == 0.0:
-                largest = max(largest, slope)  # slope / (x + 1), near 0
+                largest = max(
+                    largest, slope
+                )  # On a chord through 0 the ratio is slope / (x + 1), which is largest near x = 0.
                 continue
             # (c + m x) / (x (x + 1)) rises up to the root of m x^2 + 2 c x + c and falls beyond.
             root = (math.sqrt(max(intercept * (intercept - slope), 0.0)) - intercept) / slope if slope > 0.0 else a

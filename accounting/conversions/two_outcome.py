@@ -1,4 +1,4 @@
-"""Pairs of laws on two outcomes, and the Renyi divergences between them.
+"""This module computes the Renyi divergences between two laws on two outcomes.
 
 P gives the first outcome the probability p, Q gives it q = p e^-u < p. A test of P against Q is such a pair: p is its
 true positive rate and q its false positive rate. So a bound of the divergences bounds all tests, and the pairs within
@@ -50,7 +50,9 @@ def divergence(tilt: float, log_odds: float, log_ratio: float) -> float:
 
 
 def divergences(log_odds: float, log_ratio: float) -> Callable[[float], float]:
-    """Return `divergence` of one pair as a function of the tilt: what all orders share is calculated once."""
+    """Return `divergence` of one pair as a function of the tilt. The numbers that all orders share are calculated
+    once.
+    """
     log_p, log_not_p = -softplus(-log_odds), -softplus(log_odds)
     # (1 - q) / (1 - p) = 1 + e^s (1 - e^-u)
     v = -softplus(log_odds + math.log(-math.expm1(-log_ratio)))
@@ -73,7 +75,7 @@ def _one_direction(log_first: float, log_second: float, first: float, second: fl
         if are_small:
             excess = p * (_h(tilt * first) + tilt * h_first) + not_p * (_h(tilt * second) + tilt * h_second)
         else:
-            # One ratio is large, so that the first-order terms no longer cancel.
+            # One ratio is large, so the first-order terms do not cancel here.
             excess = p * math.expm1(tilt * first) + not_p * math.expm1(tilt * second)
         return math.log1p(max(excess, 0.0)) / tilt
 

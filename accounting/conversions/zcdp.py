@@ -1,8 +1,8 @@
-"""Implications of zCDP and of truncated zCDP.
+"""This module converts zCDP and truncated zCDP.
 
-Tests are bounded by `renyi_region`, whose maxima a mechanism with one bit of output attains; that mechanism satisfies
-the stated guarantee at all orders, so the conversions are tight. A Gaussian of the same rho is safer: anybody who knows
-that the mechanism is Gaussian should state gaussian_dp.
+`renyi_region` bounds the attacks. A mechanism with one bit of output attains these bounds and satisfies the stated
+guarantee at all orders, so the conversions are tight. A Gaussian mechanism with the same rho is safer. Anybody who
+knows that the mechanism is Gaussian should state gaussian_dp.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from accounting.guarantees import (
 Stated = ZcdpGuarantee | TruncatedZcdpGuarantee
 REGION_METHOD = "renyi_region"
 REGION_SOURCE = "Riess, Gomez, Calmon, Schnabel & Kaissis 2026 (intersection of the regions of single orders)"
-#: Smaller bounds of divergences are enlarged to this one, below which probabilities differ by less than 1e-14.
+#: Smaller bounds of divergences are enlarged to this number. Laws with a smaller divergence differ by less than 1e-14
+#: in every probability.
 SMALLEST_DIVERGENCE = 1e-30
 
 
@@ -42,14 +43,14 @@ def to_same(stated: Stated, _: Target) -> Converted:
 
 
 def to_truncated_zcdp(stated: Stated, target: Target) -> Converted:
-    """Return the same rho for fewer orders."""
+    """Return the same rho, stated for fewer orders."""
     assert target.omega is not None
     _check_order(stated, target, target.omega, "omega")
     return Converted(TruncatedZcdpGuarantee(stated.rho, target.omega), "as_stated", True, "fewer orders")
 
 
 def to_renyi(stated: Stated, target: Target) -> Converted:
-    """Return rho times the order: attained by the Gaussian mechanism."""
+    """Return rho times the order at each order. The Gaussian mechanism attains these divergences."""
     assert target.orders is not None
     _check_order(stated, target, target.orders[-1], "orders")
     epsilons = tuple(rounded_up(Fraction(stated.rho) * Fraction(order)) for order in target.orders)
@@ -58,7 +59,11 @@ def to_renyi(stated: Stated, target: Target) -> Converted:
 
 
 def to_approximate(stated: Stated, target: Target) -> Converted:
-    """Return the largest log((p - delta) / q) over laws on two outcomes whose divergences obey the stated bounds."""
+    """Return epsilon at the target's delta: the largest log((p - delta) / q) over two-outcome laws within the stated
+    bounds.
+
+    p and q are the probabilities of one outcome under the two laws.
+    """
     assert target.delta is not None
     exact = ApproximateDpGuarantee(region(stated.rho, _omega(stated)).epsilon(target.delta), target.delta)
     alternatives = textbook_epsilons(stated.rho, target.delta, _omega(stated))
@@ -66,7 +71,9 @@ def to_approximate(stated: Stated, target: Target) -> Converted:
 
 
 def to_attack_risk(stated: Stated, target: Target) -> Converted:
-    """Return the advantage t with 2 t artanh(t) = rho, or the true positive rate of such laws with two outcomes."""
+    """Return the advantage t with 2 t artanh(t) = rho, or the largest true positive rate over two-outcome laws
+    within the bounds.
+    """
     risk = attack_risk(region(stated.rho, _omega(stated)), target)
     alternatives = textbook_risks(stated.rho, target, _omega(stated))
     return Converted(risk, REGION_METHOD, True, REGION_SOURCE, alternatives)
@@ -101,7 +108,9 @@ def textbook_epsilons(rho: float, delta: float, omega: float = math.inf) -> tupl
 
 
 def textbook_risks(rho: float, target: Target, omega: float = math.inf) -> tuple[Alternative, ...]:
-    """Return Pinsker's sqrt(rho / 2), and probability preservation at the best order."""
+    """Return the textbook bounds of the attack risk: Pinsker's sqrt(rho / 2), or probability preservation at the
+    best order.
+    """
     if target.prior is not None:
         return ()
     if target.fpr is None:
@@ -120,7 +129,7 @@ def _omega(stated: Stated) -> float:
 
 def _check_order(stated: Stated, target: Target, order: float, name: str) -> None:
     if order > _omega(stated):
-        why = f"its divergences are bounded up to order {_omega(stated):g} alone, and {name} goes up to {order:g}"
+        why = f"the guarantee bounds divergences up to order {_omega(stated):g}, and {name} goes up to {order:g}"
         raise refusal(stated.kind, target.kind, why, [f"{target.kind} up to that order"], name)
 
 
@@ -132,15 +141,15 @@ CONVERSIONS = {
     "attack_risk": to_attack_risk,
 }
 TRUNCATED_CONVERSIONS = {kind: conversion for kind, conversion in CONVERSIONS.items() if kind != "zcdp"}
-_NOT_PURE = "the Gaussian mechanism satisfies it, and its privacy loss is unbounded"
+_NOT_PURE = "the Gaussian mechanism satisfies the guarantee and has an unbounded privacy loss"
 REFUSED = {
     "pure_dp": _NOT_PURE,
-    "gaussian_dp": "it is weaker than Gaussian DP with mu = sqrt(2 rho): a mechanism with one bit of output satisfies "
-    "it and has a larger advantage than that Gaussian, and no larger mu is proved here",
+    "gaussian_dp": "zCDP is weaker than Gaussian DP with mu = sqrt(2 rho), because a mechanism with one bit of output "
+    "satisfies the guarantee and has a larger advantage than that Gaussian; no larger mu is proved",
 }
 TRUNCATED_REFUSED = {
     "pure_dp": _NOT_PURE,
-    "zcdp": "orders above omega are not bounded",
-    "gaussian_dp": "orders above omega are not bounded, so that small false positive rates may have larger true "
-    "positive rates than under any Gaussian",
+    "zcdp": "divergences of orders above omega are not bounded",
+    "gaussian_dp": "divergences of orders above omega are not bounded, so at small false positive rates an attack may "
+    "have a larger true positive rate than under any Gaussian mechanism",
 }

@@ -1,4 +1,4 @@
-"""The profile of a composition by contour integration: moment generating functions on lines, and the bounds they prove.
+"""This package computes the profile of a composition by contour integration, from moment generating functions on lines.
 
 For a pair with privacy loss L let M(z) = E_P e^(zL); over independent steps log M adds up. For c > 0
 

@@ -1,4 +1,4 @@
-"""The profile of several whole allocations, by convolving the density of their loss.
+"""This module computes the profile of several whole allocations by convolving the density of their loss.
 
 One allocation's loss has a density that is a mixture of normal densities of variance sigma^2 = mu^2 / t (`log_sums`),
 tilted or mirrored. Let f_n be the density for n allocations. Then:
@@ -30,19 +30,20 @@ from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
 
-#: The least number of lattice points in the sigma of one allocation, and in that of all allocations for interpolation.
+#: The least number of lattice points per sigma of one allocation, and, for interpolation, per sigma of all allocations
+#: together.
 _PER_SIGMA, _PER_LAST = 3.5, 8.0
 #: The most points of a lattice that is convolved.
 _MOST_POINTS = 15_000
-#: The largest excess of a sum over lattice cells above the mass there.
+#: A factor that bounds the ratio of a sum over lattice cells to the mass in these cells.
 _CELLS = 1.01
-#: log of the mass that is left out at each end of a convolution.
+#: The log of the mass that is left out at each end of a convolution.
 _LOG_LEFT_OUT = -80.0
 
 
 @dataclass(frozen=True, eq=False)
 class _Density:
-    """A density at the places (first + i) step, between two bounds, apart from a small rest.
+    """A density at the places (first + i) step, known within bounds, apart from a rest of small mass.
 
     Attributes:
         rest: A bound of the mass of the rest.
@@ -76,7 +77,9 @@ class AllocationProfile:
         return 2.0 * math.pi * shift / (DIGITS + growth), 2.02 * math.exp(-DIGITS)
 
     def _terms(self, epsilon: float) -> tuple[Array, Array, Array]:
-        """Return log of e^v / (1 + e^v), f at that point times the spacing, and relative errors."""
+        """Return three arrays for the nodes v of the rule: log of e^v / (1 + e^v), f times the spacing, and relative
+        errors of f.
+        """
         spacing = self._rule[0]
         end = float(self.law.logs[-1 - HALF]) - epsilon
         start = float(self.law.logs[HALF]) - epsilon
@@ -104,8 +107,8 @@ class AllocationProfile:
         unsure = 10.0 * float(terms[unknown] @ errors[unknown])
         # Below the first v the integrand is at most the largest density times e^(2v).
         left_out = 10.0 * self.rest + self.law.largest * math.exp(-DIGITS + LOG_LEAST)
-        # Nodes at the ends are not interpolated. There the sum of (e^v / (1 + e^v))^2 is at most its integral over v,
-        # which is at most the length in l, and one term.
+        # Nodes at the ends are not interpolated. Over these nodes, the sum of (e^v / (1 + e^v))^2 is at most one term
+        # plus its integral over v, which is at most the length in l.
         heights = self.law.density * (1.0 + self.law.errors)
         highest = float(heights[: HALF + 1].max() + heights[-1 - HALF :].max())
         left_out += _CELLS * highest * (HALF * self.law.step + self._rule[0])
@@ -127,7 +130,8 @@ def allocation_profile(law: LogSum, count: int, *, remove: bool) -> AllocationPr
     finest = law.sigma * min(1.0 / _PER_SIGMA, math.sqrt(count) / _PER_LAST)
     stride = max(1, math.floor(finest / law.step))
     step = stride * law.step
-    # The places are multiples of the step, so that losses of a sum are on the lattice, too; the mean subtracts log t.
+    # The places are multiples of the step, so that sums of losses are on the lattice, too. log t is subtracted because
+    # the allocation's ratio is a mean of t ratios.
     places = slice(-law.first % stride, None, stride)
     density, errors, logs = law.density[places], law.errors[places], law.logs[places]
     means = logs - math.log(bins)
@@ -168,7 +172,7 @@ def allocation_profile(law: LogSum, count: int, *, remove: bool) -> AllocationPr
 
 @dataclass(frozen=True, eq=False)
 class _Shifted(LogSum):
-    """A density on a lattice that is moved.
+    """A density whose lattice is shifted by an offset.
 
     Attributes:
         offset: The number that is subtracted from its places.

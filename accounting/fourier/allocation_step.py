@@ -1,4 +1,5 @@
-"""One random allocation in the form that contour integrals need: the log of a mean of log-normal ratios, on a lattice.
+"""This module puts one random allocation into the form that contour integrals need: the log of a mean of log-normal
+ratios, on a lattice.
 
 The record takes part in one of t steps, of which j are seen. With m the logarithm of the mean of the j steps'
 ratios and rho = j/t, the ratio of the allocation is f = 1 - rho + rho e^m, so that M(z) is the mean of f^(z+1) (remove)
@@ -32,11 +33,12 @@ from accounting.fourier.steps import FAR_ABOVE, TERM_ROUNDING, UNIT, Complex, St
 
 Array = NDArray[np.float64]
 
-#: The approximate number of lattice points per sigma, and the width of a cut in units of sigma.
+#: The approximate number of lattice points per sigma, and the width of a cut as a multiple of sigma.
 _PER_SIGMA, _CUT = 5.0, 1.2
-#: The largest excess of a sum over lattice cells above the mass of a mixture of normal densities there.
+#: A factor that bounds the ratio of a sum over lattice cells to the mass of a mixture of normal densities in these
+#: cells.
 _CELLS = 1.01
-#: The lattice of a part of an allocation is moved by at most this.
+#: The largest distance by which the line of integration of a part of an allocation is moved.
 _LARGEST_MOVE = 1.5
 _ENVELOPES = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 #: The number of intervals below the lattice in which a negative power is bounded.
@@ -92,13 +94,13 @@ class AllocationStep:
 
     @cached_property
     def means(self) -> Array:
-        """m at each point."""
+        """The logarithm m of the mean of the ratios, at each lattice point."""
         means: Array = self.law.logs[self._used] - math.log(self.law.count)
         return means
 
     @cached_property
     def ratios(self) -> Array:
-        """log f at each point."""
+        """The log of the likelihood ratio f at each lattice point."""
         return self._ratio(self.means)
 
     def _ratio(self, means: Array) -> Array:
@@ -114,13 +116,13 @@ class AllocationStep:
 
     @cached_property
     def _whole_masses(self) -> Array:
-        """log of P's masses before the cut."""
+        """The log of P's masses before the cut."""
         logs: Array = np.log(self.step * self.law.density[self._used])
         return logs + self.ratios if self.remove else logs
 
     @cached_property
     def log_masses(self) -> Array:
-        """log of P's masses."""
+        """The log of P's masses after the cut."""
         if math.isinf(self.top):
             return self._whole_masses
         cut: Array = self._whole_masses + scipy.special.log_ndtr((self.top - self.means) / self.width)
@@ -139,7 +141,9 @@ class AllocationStep:
         return (inside + 2.0 * math.exp(self.law.log_above)) * (1.0 + 1e-9)
 
     def cut_for(self, log_mass: float) -> AllocationStep:
-        """Return the step with the lowest top that leaves out e^log_mass at most, or nearly the highest."""
+        """Return the step cut at the lowest top that leaves out at most e^log_mass. If no top does, the cut is
+        nearly at the highest point.
+        """
         low, high = float(self.means[0]), float(self.means[-1]) - 3.0 * self.width
         for _ in range(30):
             middle = 0.5 * (low + high)
@@ -249,7 +253,7 @@ class AllocationStep:
         return 2.0 * _CELLS * math.exp(min(max(below, above) - log_moment, 700.0))
 
     def _log_negative_power_below(self, tilt: float, low: float) -> float:
-        """Return log of a bound of E f^-tilt where m < low."""
+        """Return the log of a bound of the part of E f^-tilt where m < ``low``."""
         if self.share < 1.0:
             return -tilt * math.log1p(-self.share) + self.law.log_below
         mu, count = self.law.mu, self.law.count
@@ -295,7 +299,7 @@ class AllocationStep:
 
 @dataclass(frozen=True, slots=True)
 class AllocationLine:
-    """The transform of an allocation on a line, as `steps.Line`."""
+    """The transform of an allocation on a line. It implements `steps.Line`."""
 
     step: AllocationStep
     line: StepLine
@@ -310,7 +314,9 @@ class AllocationLine:
         return self.line.log_moment_error
 
     def log_ratios(self, blocks: int, width: int, spacing: float) -> tuple[Complex, Array, Array]:
-        """Return what `StepLine.log_ratios` does. The error of the lattice depends on the length of the line."""
+        """Return the log-ratios and errors as `StepLine.log_ratios` does. The error of the lattice depends on the
+        length of the line.
+        """
         alias = self.step._alias(self.tilt, blocks * width * spacing)
         line = replace(self.line, relative_error=self.line.relative_error + alias)
         return line.log_ratios(blocks, width, spacing)

@@ -1,4 +1,4 @@
-"""The choice of a line to integrate on: its tilt, its period and its number of points.
+"""This module chooses the line to integrate on: its tilt, its period and its number of points.
 
 These choices cannot break soundness: every bound is evaluated for the line that was chosen.
 """
@@ -32,7 +32,8 @@ Lines = dict[float, list[tuple[Line, int]]]
 
 #: Aliases and truncation are kept below this fraction of delta.
 _LOG_TOLERANCE = math.log(2e-9)
-#: log of the largest amplification M(c) e^(-c eps) / delta over the smallest.
+#: The log of the largest allowed ratio of a tilt's amplification, M(c) e^(-c eps) / delta, to the smallest
+#: amplification.
 _LOG_AMPLIFICATION = math.log(1e6)
 #: If the error of a line exceeds the first number, it must stay below the second after amplification.
 _INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
@@ -82,7 +83,7 @@ class DirectedComposition:
         """Return moments at tilts around the saddle point of delta(eps)."""
         mean, variance = self.moments
         gap = epsilon - mean
-        # Were the loss normal, this would be the saddle point; heavier tails only bring it down.
+        # For a normal loss this is the saddle point. Heavier tails only make the saddle point smaller.
         normal = (gap + math.sqrt(gap * gap + 8.0 * variance)) / max(2.0 * variance, 1e-300)
         bounds = [2.0 * step.largest_tilt(count, epsilon) for step, count in self.steps]
         return self.table(min([4.0 * normal, _MAX_TILT, *bounds]) * _TILTS)
@@ -113,7 +114,9 @@ class LineChoice:
 
     @property
     def log_tolerance(self) -> float:
-        """Return the log of the part that may be left out of the sum, over D(c) e^(-c eps)."""
+        """Return the log of the part of the sum that may be left out, relative to D(c) e^(-c eps). D is the
+        transform.
+        """
         return _LOG_TOLERANCE - self.log_amplification
 
 
@@ -133,13 +136,15 @@ def choose_line(
 
 @compiled
 def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tuple[float, float, float, float, float]:
-    """Do what `choose_line` does, and return the fields of a `LineChoice`. ``log_delta`` is NaN if it is not known."""
+    """Choose a line as `choose_line` does, and return the fields of a `LineChoice`. ``log_delta`` is NaN if it is
+    not known.
+    """
     tilts, moments, variances, errors = rows[TILTS], rows[MOMENTS], rows[VARIANCES], rows[ERRORS]
     size = tilts.size
     exponents, logs = np.empty(size), np.empty(size)
     least, best = math.inf, 0
     for j in range(size):
-        # A moment that is not known (its window was too narrow for the tilt) counts as large.
+        # A moment whose window was too narrow for the tilt is not known, and counts as large.
         exponents[j] = moments[j] + min(errors[j], 1e6) - tilts[j] * epsilon
         logs[j] = exponents[j] - math.log(tilts[j]) - math.log1p(tilts[j]) if tilts[j] > 0.0 else math.inf
         if logs[j] < least:

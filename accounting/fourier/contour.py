@@ -1,4 +1,4 @@
-"""The trapezoid rule along Re z = c, and its proved bounds.
+"""This module applies the trapezoid rule along Re z = c and proves bounds of its result.
 
 With P = 2 pi / h, the rule's sum S(eps) is the sum over all integers m of e^(cmP) delta(eps + mP) (Poisson summation of
 e^(cy) delta(y)). Every alias is nonnegative, so S is itself an upper bound, and by Chernoff and a geometric series
@@ -37,7 +37,7 @@ _TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window", "left_ou
 #: first.
 _GROWTH = 1.2 ** np.arange(-6.0, 56.0)
 _FIRST_TRIED = np.arange(3, 11)
-#: Bounds are added up in order; for a million of them, the rounding is less than this.
+#: A factor that covers the rounding when up to a million bounds are added up one after the other.
 _SUMMED = 1.0 + 1e-9
 _Given = tuple[
     Complex, Array, Array, float, float, tuple[float, float], tuple[float, float], float, tuple[Array, Array], float
@@ -51,7 +51,7 @@ class LineValues:
     Attributes:
         ratios: Complex, k = 0, 1, ...
         errors: Bounds of the ratios' absolute errors from quadrature.
-        rounding: The same from floating point.
+        rounding: Bounds of the ratios' absolute errors from floating point.
         log_scale: log D(c), within ``log_scale_error``.
         log_tail: log of a bound of |D(c + it)/D(c)| for every t >= the last t_k plus spacing.
         decay: mu^2 of the Gaussian factor in D: beyond the last t_k, D falls at least like e^(-mu^2 t^2 / 2).
@@ -203,7 +203,7 @@ def _evaluate(
             if window > 0.0:
                 density += turned.real if k > 0 else 0.5 * turned.real
                 density_error += abs(turned) * rounded
-        # Only an upper bound holds among the subnormal numbers.
+        # Among the subnormal numbers, only the upper bound of delta is valid.
         height = math.exp(max(exponent, -690.0))
         inexact = scale[1] + UNIT * 8.0 * (abs(scale[0]) + tilt * size)
         common = math.expm1(min(inexact, 700.0))
@@ -213,7 +213,7 @@ def _evaluate(
         quadrature, truncation = largest * inexact_quadrature, largest * tails[0]
         error, moved_by = rounding + quadrature + truncation, 0.0
         if window > 0.0:
-            # eta^2 e^(eta^2/8) times the density of the windowed loss at eps, rounded up. Its terms are added in turn.
+            # The shift by the window is eta^2 e^(eta^2/8) times the density of the windowed loss at eps, rounded up.
             wrong = inexact_density + UNIT * (1.0 + points) * density_error
             moved_by = largest * correction * max((density + wrong) * rule + tails[1], 0.0)
         lower, upper = estimate - error - aliases[i] - moved_by, estimate + error + left_out
@@ -250,7 +250,7 @@ def _estimate(
 
 @compiled
 def _aliases(epsilons: Array, tilts: Array, logs: Array, tilt: float, period: float) -> Array:
-    """Return Chernoff's bound of all aliases on either side; inf if no tilt of the table lies there.
+    """Return Chernoff's bounds of all aliases, one for each side; inf for a side on which the table has no tilt.
 
     Args:
         logs: log of M(x) B(x) at each tilt, rounded up.
@@ -297,7 +297,7 @@ def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_t
 def power_values(
     lines: Sequence[tuple[Line, int]], gaussian: float, tilt: float, period: float, points: int
 ) -> LineValues:
-    """Return M of a composition on its line, by adding the logarithms of its steps.
+    """Return the transform of a composition on its line, by adding the logarithms of the steps' transforms.
 
     Args:
         gaussian: mu^2 of the full-batch Gaussians and the window, whose M is e^(mu^2 z (z+1) / 2).
@@ -343,7 +343,7 @@ def _add_line(
 
 @compiled
 def _exponentiate(logs: Complex, quadrature: Array, rounding: Array) -> None:
-    """Put the ratios in place of their logarithms, and their absolute errors in place of the logarithms'."""
+    """Replace the logarithms by the ratios, and the errors of the logarithms by the absolute errors of the ratios."""
     for k in range(logs.size):
         log = logs[k].real
         inexact = error_of_exponential_at(log, quadrature[k])
@@ -354,7 +354,7 @@ def _exponentiate(logs: Complex, quadrature: Array, rounding: Array) -> None:
 
 
 def gaussian_table(mu_squared: float, tilts: Array) -> TiltTable:
-    """Return K(x) = mu^2 x (x + 1) / 2."""
+    """Return a table of the Gaussian's log-moment K(x) = mu^2 x (x + 1) / 2 at each tilt x."""
     moments = 0.5 * mu_squared * tilts * (tilts + 1.0)
     return TiltTable.of(
         tilts, moments, mu_squared * (tilts + 0.5), np.full_like(tilts, mu_squared), 8.0 * UNIT * np.abs(moments)

@@ -1,4 +1,5 @@
-"""Integrals over the ratio of two sampled laws, if a record takes the place of another, or only leaves it empty.
+"""This module integrates over the ratio of two sampled laws: a record takes another's place, or leaves that place
+empty.
 
 With probability r the batch loses a contribution as far away as possible, and gains the record or nothing. In units of
 the contribution bound, the laws are (1-r) N(0, s^2) + r N(2, s^2) against (1-r) N(0, s^2) + r N(1, s^2). With y = the
@@ -64,7 +65,7 @@ class DisplacementPart(RatioPart):
 
     @property
     def log_k(self) -> float:
-        """log k; -inf is never reached."""
+        """The log of k, which is always finite."""
         return math.log1p(-self.probability) - math.log(self.probability) - 1.0 / self.curvature
 
     def log_growth(self, scales: Array, angle: float, tilt: float, reach: float) -> Array:
@@ -86,7 +87,7 @@ class DisplacementPart(RatioPart):
         return np.asarray(spread - tilt * np.log(np.cos(0.5 * height)) + np.logaddexp(first, shifted))
 
     def reach(self, tilt: float, digits: float) -> float:
-        """Return a place beyond which the rest is negligible."""
+        """Return a place beyond which the rest of the integral is negligible."""
         s = math.sqrt(self.curvature)
         if not self.upward:
             return REACH / s

@@ -1,4 +1,4 @@
-"""Effort: the number of operations after which a question is answered with the bounds found so far.
+"""This module counts effort: the operations after which a question is answered with the bounds found so far.
 
 Operations are counted and not timed, so that the digits of an answer depend on the question alone. An operation is
 about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take one to two seconds on one
@@ -19,7 +19,7 @@ TILT, LINE, POINT = 10, 300, 20
 
 
 class OutOfEffort(OverflowError):
-    """The error that a computation needs more operations than are left. A cheaper method may still answer."""
+    """An error that says that a computation needs more operations than are left. A cheaper method may still answer."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Effort:
     Attributes:
         limit: Number of operations allowed.
         spent: Number of operations so far, in this direction.
-        is_reached: Whether some direction was given up.
+        is_reached: Whether the limit was reached in some direction.
     """
 
     limit: int
@@ -42,7 +42,7 @@ _current: ContextVar[Effort | None] = ContextVar("effort", default=None)
 
 @contextmanager
 def question() -> Iterator[Effort]:
-    """Count the operations of a question: against the limit that is set, or `DEFAULT_EFFORT`."""
+    """Count the operations of the question in this block against the limit that is set, or against `DEFAULT_EFFORT`."""
     outer = _current.get()
     effort = Effort(DEFAULT_EFFORT if outer is None else outer.limit)
     token = _current.set(effort)
@@ -62,8 +62,8 @@ def limited(limit: int) -> Iterator[None]:
     >>> few = [Event(Gaussian(0.5), Poisson(1e-6), 1000)]
     >>> with limited(2_000_000):
     ...     wide = epsilon_for_delta(few, NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-7)
-    >>> wide.value.width > 1e-3, wide.warnings[0][:36]
-    (True, 'The engine stopped at its effort of ')
+    >>> wide.value.width > 1e-3, wide.warnings[0][:34]
+    (True, 'The engine stopped at its limit of')
     """
     token = _current.set(Effort(limit))
     try:
@@ -73,7 +73,7 @@ def limited(limit: int) -> Iterator[None]:
 
 
 def renew() -> None:
-    """Begin another direction, which may take as much again."""
+    """Begin another direction. The count starts again at 0."""
     effort = _current.get()
     if effort is not None:
         effort.spent = 0
@@ -90,7 +90,7 @@ def spend(operations: int) -> None:
         return
     if effort.spent + operations > effort.limit:
         effort.is_reached = True
-        raise OutOfEffort(f"the question takes more than {effort.limit} operations")
+        raise OutOfEffort(f"the question takes more than the limit of {effort.limit} operations")
     effort.spent += operations
 
 

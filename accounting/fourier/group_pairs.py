@@ -1,4 +1,4 @@
-"""The Poisson-sampled Gaussian pairs of a group: a record's pair with more than two places.
+"""This module defines the Poisson-sampled Gaussian pairs of a group. They are mixtures of more than two normal laws.
 
 Let w_h be the probability that h <= H records of the group are in the batch, and let x be in units in which all H
 records move the sum by 1. Then
@@ -46,8 +46,9 @@ class GroupPair(GaussianPair):
         return [math.exp(log_weight) for log_weight in self.log_weights], self.log_weights
 
     def largest_tilt(self, count: int, epsilon: float, level: float) -> float:
-        """Return the least of the bounds on the tilt that the single numbers of hits give, each computed as for one
-        record."""
+        """Return the smallest bound on the tilt. Each number of hits gives one bound, computed as for a single
+        record.
+        """
         halves = 0.5 * (self._places[1:] / self.noise) ** 2
         pairs = zip(self.log_weights[1:], halves.tolist(), strict=True)
         return min(steepest_tilt(log_weight, half, count, epsilon, level) for log_weight, half in pairs)

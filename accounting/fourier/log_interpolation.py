@@ -1,4 +1,4 @@
-"""Values between the lattice points of a density that is a mixture of normal densities of one width.
+"""This module interpolates between lattice points a density that is a mixture of normal densities of one width.
 
 Let q be such a density, and sigma^2 the variance of its parts. T(d) = q(l + d) e^(d^2 / (2 sigma^2) - tau d) is the
 Laplace transform of a positive measure, for every l and tau. All its even derivatives are positive, so interpolation
@@ -28,8 +28,8 @@ Array = NDArray[np.float64]
 #: Half of the nodes of an interpolation.
 HALF = 10
 _NODES = np.arange(1 - HALF, 1 + HALF)
-#: Rounding of an interpolated density, in units of the roundoff: first that of weights, sum and exponential, then that
-#: of a node's value apart from its exponent.
+#: Rounding errors of an interpolated density, in units of the roundoff. The first number covers the weights, the sum
+#: and the exponential; the second covers a node's value apart from its exponent.
 _INTERPOLATED, _NODE = 20.0, 4.0
 #: A cell with a larger error is not interpolated.
 _WORST = 0.01
@@ -93,7 +93,8 @@ def _magnification(stride: int) -> tuple[Array, Array]:
 
 
 def table_of(law: Lattice) -> Table:
-    """Return the numbers that interpolation needs in each cell between two nodes; a cell begins at every lattice point.
+    """Return the numbers that interpolation needs in each cell. A cell lies between two nodes, and one begins at every
+    lattice point.
 
     Returns:
         T at the nodes of each cell, T(k) = q_(i+k) e^(curvature k^2 - tilt k) / q_i, one row for each node; q_i; the
@@ -118,14 +119,15 @@ def table_of(law: Lattice) -> Table:
         tilted = np.multiply.outer(_NODES, tilts)
         nodes = np.minimum(heights / height * np.exp(curved - tilted), 1e100)
     errors += UNIT * (_NODE + curved + np.abs(tilted))
-    # T is convex and has equal ends: within the cell it is above twice its middle less the end.
+    # T is convex and equal at both ends of the cell, so within the cell it is at least twice its middle value less its
+    # end value.
     least = 2.0 * (_MIDDLE @ nodes) - 1.0
     wrong = nodes * errors
     differences = [np.abs(_DIFFERENCE @ part) for part in (nodes[:-1], nodes[1:])]
     inexact = [np.abs(_DIFFERENCE) @ part for part in (wrong[:-1], wrong[1:])]
     bracket = np.multiply.outer(inner, np.maximum(*differences) + np.maximum(*inexact))
     wrong_within = (bracket + largest @ wrong) / least + UNIT * _INTERPOLATED
-    # If that error is too large, q_i represents the cell: T is between 0 and its ends.
+    # If the error is too large, the value q_i is used for the whole cell, because T lies between 0 and its end value.
     coarse = ~((wrong_within.max(axis=0) < _WORST) & (least > 0.5))
     nodes[:, coarse] = 1.0
     wrong_within[:, coarse] = 1.1 + np.maximum(law.errors[starts], law.errors[ends])[coarse]

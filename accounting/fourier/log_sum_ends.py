@@ -1,4 +1,5 @@
-"""The range of the logarithm of a sum of equal log-normal variables: bounds of its tails, and the ends that follow.
+"""This module bounds the tails of the logarithm of a sum of equal log-normal variables, and finds the ends of its
+range.
 
 Y_1, ..., Y_n are independent, Y_i = e^(mu Z_i - mu^2 / 2) with Z_i normal, and S is their sum, of mean n. Bounds are
 Chernoff's: of integer moments of S, whose generating series has positive terms; of exponential moments, where those
@@ -25,9 +26,10 @@ _CELLS, _TILTS = 1201, 2.0 ** np.linspace(-14.0, 1.0, 46)
 
 
 def log_below(mu: float, count: int, logs: Array) -> Array:
-    """Return log of a bound of P(log(Y_1 + ... + Y_n) < l) at each l.
+    """Return the log of a bound of P(log(Y_1 + ... + Y_n) < l) at each l.
 
-    Chernoff's bound of the geometric mean, which is below the mean; and that of the sum, with exponential moments.
+    The bound is the smaller of two. One is Chernoff's bound for the geometric mean, which is below the mean. The other
+    is Chernoff's bound for the sum itself, with exponential moments.
     """
     means = logs - math.log(count)
     distance = np.maximum(-means / mu - 0.5 * mu, 0.0)
@@ -41,7 +43,7 @@ def log_below(mu: float, count: int, logs: Array) -> Array:
 
 
 def lower_end(mu: float, count: int, log_mass: float) -> float:
-    """Return l with P(log S < l) <= e^log_mass."""
+    """Return a number l such that P(log S < l) <= e^log_mass, where S is the sum."""
     low = high = math.log(count) - 0.5 * mu * mu - mu * math.sqrt(-2.0 * log_mass / count)
     if count > 1:
         tilts, exponential = _exponential_moments(mu, count, _LOG_LEAST, upward=False)
@@ -52,7 +54,7 @@ def lower_end(mu: float, count: int, log_mass: float) -> float:
 
 
 def upper_end(mu: float, count: int, log_mass: float) -> float:
-    """Return l >= log n with E S/n over log S > l at most e^log_mass.
+    """Return a number l >= log n such that the part of E S/n where log S > l is at most e^log_mass.
 
     The bound is by integer moments or, if no variable is large, by exponential moments, since X is at most e^(X - 1).
     """
@@ -67,7 +69,8 @@ def upper_end(mu: float, count: int, log_mass: float) -> float:
 
 @lru_cache(maxsize=256)
 def _exponential_moments(mu: float, count: int, log_mass: float, *, upward: bool) -> tuple[Array, Array]:
-    """Return tilts x, and log of bounds of E e^(-x (Y - 1)), or of E e^(x (Y - 1)) without the largest Y.
+    """Return tilts x, and the logs of bounds of E e^(-x (Y - 1)); if ``upward``, of E e^(x (Y - 1)) without the largest
+    Y.
 
     The part of E S/n in which such a variable occurs is at most e^(log_mass - 1): E Y of that variable, plus n - 1
     times its probability.
@@ -76,7 +79,7 @@ def _exponential_moments(mu: float, count: int, log_mass: float, *, upward: bool
     reach = -float(scipy.special.ndtri_exp(half_mass - math.log(count))) + 1e-6
     if upward:
         reach = max(reach, mu - float(scipy.special.ndtri_exp(half_mass)) + 1e-6)
-    # Small cells in the middle.
+    # The cubic term makes the cells smallest in the middle.
     z = np.linspace(-1.0, 1.0, _CELLS)
     z = reach * (0.25 * z + 0.75 * z**3)
     below = scipy.special.log_ndtr(z[: _CELLS // 2 + 1])

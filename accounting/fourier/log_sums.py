@@ -1,4 +1,6 @@
-"""The density of the logarithm of a sum of equal log-normal variables, with a small relative error unless negligible.
+"""This module computes the density of the logarithm of a sum of equal log-normal variables.
+
+The relative error is small wherever the density is not negligible.
 
 Y_1, ..., Y_n are independent, Y_i = e^(mu Z_i - mu^2 / 2) with Z_i normal, so that each has mean 1; q_n is the density
 of log(Y_1 + ... + Y_n). All terms of its computation are positive. The proofs are in docs/concepts/fourier.md, "Sums of
@@ -31,7 +33,8 @@ from accounting.fourier.steps import UNIT
 
 Array = NDArray[np.float64]
 
-#: The log of the least share of the mean that is left out above a lattice, and the multiples of this log that are used.
+#: The log of the smallest share of the mean that is left out above a lattice, and the number to whose multiples such
+#: logs are rounded.
 LOG_LEAST, _GRAIN = -100.0, 10.0
 #: The log of the ratio of the probability below a lattice to the share of the mean above it.
 _DEEPER = 70.0
@@ -41,7 +44,7 @@ _PER_SIGMA, _STRIDE = 8.0, 4
 _ROOM = 5.0
 #: Natural digits of the trapezoid rule.
 DIGITS = 36.0
-#: A density with a larger error is treated as not known well.
+#: The largest relative error with which a density counts as well known.
 KNOWN = 0.1
 #: Points of a lattice that are summed together.
 _BLOCK = 256
@@ -58,7 +61,7 @@ class LogSum:
     Attributes:
         mu, count: mu of one variable, and the number n of variables.
         density: q_n > 0.
-        errors: Relative: q_n is within density (1 +- errors).
+        errors: Relative errors of the density: q_n is within density (1 +- errors).
         lower, upper: log(Y_1 + ... + Y_n) is below ``lower`` with probability e^log_below at most. Values above
             ``upper`` have a probability of at most e^log_above, and make up at most the same share of the mean.
         log_above: See ``lower, upper``.
@@ -102,7 +105,7 @@ class LogSum:
 
 
 def log_sum(mu: float, count: int, log_above: float = LOG_LEAST, *, as_fine_as: int = 0) -> LogSum:
-    """Return q_n, made from sums of half as many variables.
+    """Return the density q_n, which is computed from sums of half as many variables.
 
     Args:
         mu: Standard deviation of each logarithm.
@@ -124,12 +127,12 @@ def _log_sum(mu: float, count: int, log_above: float, as_fine_as: int) -> LogSum
     while levels[-1][-1] > 2:
         levels.append(sorted({half for number in levels[-1] for half in (number // 2, number - number // 2)}))
     steps = [_node_step(mu, numbers[-1]) for numbers in levels]
-    # There is room for a cut, and each lattice is longer than the next one needs.
+    # The upper end leaves room for a cut, and each lattice is longer than the next larger sum needs.
     uppers = [upper_end(mu, count, log_above) + _ROOM * mu / math.sqrt(count)]
     for step in steps:
         uppers.append(uppers[-1] + (HALF + 2) * step + moved_by(shift_of(_PER_SIGMA * 2.0 * step)))
     steps[0] = _node_step(mu, as_fine_as)
-    # Halves take about half as many terms as the whole, so finer lattices are for small sums.
+    # A sum of half as many variables takes about half as many terms, so finer lattices are used for small sums.
     strides = [min(2 ** max(level - 2, 0), _STRIDE) for level in range(len(levels))]
     if levels[-1][-1] == 2:
         levels, steps, strides, uppers = (
@@ -177,7 +180,7 @@ def _places(lower: float, upper: float, node_step: float, stride: int) -> tuple[
 
 
 def _sum(left: LogSum, right: LogSum, node_step: float, stride: int, upper: float, spent: int) -> tuple[LogSum, int]:
-    """Return q of the sum of two independent sums, and the number of terms."""
+    """Return the density for the sum of two independent sums, and the number of terms that the computation took."""
     mu, count, same = left.mu, left.count + right.count, left is right
     upper = min(upper, upper_end(mu, count, left.log_below))
     lower = lower_end(mu, count, left.log_below) - moved_by(shift_of(mu / math.sqrt(count)))
@@ -240,24 +243,30 @@ def moved_by(shift: float) -> float:
 
 
 def log_rise(law: LogSum, moved: float) -> float:
-    """Return a bound of log q(l + d) - log q(l) over d from 0 to ``moved``, of either sign, where q is known; rounded
-    up.
+    """Return a bound of log q(l + d) - log q(l) over all |d| <= |``moved``| of the sign of ``moved``, rounded up.
+
+    It holds where the density q is well known.
     """
     logs, largest = np.where(law.errors <= KNOWN, np.log(law.density), math.nan), 0.0
     logs = logs if moved >= 0.0 else logs[::-1]
     for cells in range(1, math.ceil(abs(moved) / law.step) + 2):
         largest = max(largest, float(np.nanmax(logs[cells:] - logs[:-cells], initial=0.0)))
-    # Between nodes q is at most e^(step^2 / (8 sigma^2)) times the larger one, and above half of the smaller one.
+    # Between two nodes, q is at most e^(step^2 / (8 sigma^2)) times the larger of their values, and above half of the
+    # smaller.
     return largest + 0.125 * (law.step / law.sigma) ** 2 + 1.0
 
 
 def _left_out(law: LogSum, other: LogSum, logs: Array) -> Array:
-    """Return a bound of the part that is missed outside the ends of ``law``, or where it is not known well."""
+    """Return a bound, at each log l of the sum, of the part of the density that the rule misses.
+
+    The rule misses the values of ``law`` outside the ends of its lattice and those that are not well known.
+    """
     unknown = law.errors > KNOWN
     height = float((law.density * (1.0 + law.errors)).max(initial=0.0, where=unknown))
     inside = 600.0 * (1.0 + other.largest) * height * math.exp(-DIGITS)
     below = 10.0 * other.largest * math.exp(law.log_below)
-    # The density of the other sum itself, not of its logarithm, is at most E (1 / S) times the largest.
+    # The bound uses the density of the other sum S itself instead of that of log S. It is at most E (1 / S) times
+    # ``other.largest``.
     inverse = math.exp(0.5 * law.mu**2 * (1.0 + 1.0 / other.count)) / other.count
     above = 10.0 * other.largest * (1.0 + inverse * np.exp(logs)) * math.exp(law.log_below)
     return inside + below + np.where(logs > law.upper, above, 0.0)
@@ -293,7 +302,7 @@ def _convolve(
         cells_a, cells_b = moved_a[k] / step, moved_b[k] / step
         whole_a, whole_b = math.floor(cells_a), math.floor(cells_b)
         for rest in range(ratio):
-            # Every ratio-th point is at the same place of its cell.
+            # Points that are ``ratio`` apart have the same position within their cells.
             origin = (rest - first) % ratio
             start = (first + origin - rest) // ratio * apart
             near_a, u, part_a = placed(rest / ratio - (cells_a - whole_a), stride_a, parts)
@@ -310,14 +319,14 @@ def _convolve(
             weigh(s, weights_b)
             flat = -curvature_a * u * u - curvature_b * s * s
             for i in range(low, high, _BLOCK):
-                # Compilers vectorise slices.
+                # The sum is written with slices, which compilers vectorise.
                 number = min(high - i, _BLOCK)
                 p, q = i + shift_a, i + shift_b
                 a_end, b_end = p + number, q + number
                 for n in range(number):
                     of_a[n] = 0.0
                     of_b[n] = 0.0
-                # From the outer nodes inwards: the small terms first.
+                # The small terms of the outer nodes are added first, which reduces rounding.
                 for outer in range(half):
                     inner = nodes - 1 - outer
                     x, y, z, w = weights_a[outer], weights_a[inner], weights_b[outer], weights_b[inner]

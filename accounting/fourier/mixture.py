@@ -1,4 +1,4 @@
-"""Steps whose branch is seen: M is the weighted sum of the branches' M.
+"""This module computes the transform M of steps whose branch is seen: the weighted sum of the branches' transforms.
 
 M(c + it)/M(c) = sum of v_i M_i(c + it)/M_i(c) with v_i = w_i M_i(c)/M(c). Differences from 1 are added up, so no digits
 are lost if all ratios are close to 1. A full-batch Gaussian among the branches is exact.
@@ -77,7 +77,7 @@ class GaussianLine:
 
 @dataclass(frozen=True, slots=True)
 class MixtureLine:
-    """The branches' lines together.
+    """The line of a mixture, made from the lines of its branches.
 
     Attributes:
         shares: The shares v_i, each within ``share_error`` relatively.
@@ -144,8 +144,10 @@ class MixtureStep:
         return max(step.largest_loss for step in self.steps)
 
     def table(self, tilts: Array) -> TiltTable:
-        """Tabulate the moments by their differences from 1 if these are small; inf if the moment of a branch is
-        unknown."""
+        """Tabulate the moments; inf if the moment of a branch is unknown.
+
+        Moments close to 1 are computed from the branches' differences from 1.
+        """
         tables = [step.table(tilts) for step in self.steps]
         parts, means, variances, errors = (
             np.array([getattr(table, name) for table in tables]) for name in ("moments", "means", "variances", "errors")
@@ -165,7 +167,7 @@ class MixtureStep:
         large = np.logaddexp.reduce(np.log(weights) + parts, axis=0)
         moments: Array = np.where(parts.max(axis=0) > _LARGE, large, small)
         shares: Array = weights * np.exp(parts - moments)
-        # Moments are nonnegative, so that the weighted sum is as accurate as its terms.
+        # Moments are nonnegative, so the weighted sum is relatively as accurate as its terms.
         error: Array = (shares * np.expm1(np.minimum(errors, _LARGE))).sum(axis=0)
         size = np.abs(moments)
         return moments, shares, error + UNIT * (16.0 * size + 4.0 * (len(parts) + 4.0) * np.minimum(size, 1.0))
@@ -179,20 +181,20 @@ class MixtureStep:
         parts[kept, 0], part_errors[kept, 0] = [line.log_moment for line in lines], [e.log_moment_error for e in lines]
         moments, shares, errors = self._together(parts, part_errors)
         log_moment, error = float(moments[0]), float(errors[0])
-        # The shares are as inexact as the moments that they are made of.
+        # The relative error of a share is that of the moments from which it is computed.
         inexact = float(part_errors[kept].max()) + error
         inexact += UNIT * (8.0 + 2.0 * float(np.abs(parts).max()) + 2.0 * abs(log_moment))
         share_error = math.expm1(min(2.0 * inexact, _LARGE))
-        # Those without a line are known to the digits of a table.
+        # The moments of branches without a line have only the accuracy of a table.
         left_out = np.delete(shares[:, 0], kept).sum() * math.exp(min(2.0 * float(part_errors.max()), _LARGE))
         return MixtureLine(tuple(shares[kept, 0].tolist()), share_error, lines, float(left_out), log_moment, error)
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Bound the tilt by each branch alone: M >= w_i M_i, and M >= 1 + w_i (M_i - 1), as each M_i >= 1."""
+        """Bound the tilt by each branch alone, because M >= w_i M_i, and M >= 1 + w_i (M_i - 1) if each M_i >= 1."""
         tilts = []
         for weight, step in zip(self.weights, self.steps, strict=True):
             if level < count * _LARGE:
-                # The places where x eps is at most the level.
+                # The bound applies where x eps is at most the level.
                 tilt = step.largest_tilt(1, 0.0, math.log1p(math.expm1(2.0 * level / count) / weight))
                 if tilt * epsilon <= level:
                     tilts.append(tilt)

@@ -1,4 +1,6 @@
-"""Moments of a loss whose law is a finite measure, at real tilts: one compiled loop for every mechanism."""
+"""This module computes moments at real tilts of a loss whose law is a finite measure. One compiled loop serves every
+mechanism.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from accounting.compiled import compiled
 
 _SQRT_HALF = math.sqrt(0.5)
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-#: Below this, the complementary error function nears the subnormal numbers, and the asymptotic series is accurate
-#: enough.
+#: For x below this number, the complementary error function nears the subnormal numbers, and the asymptotic series is
+#: accurate enough.
 _FAR_LEFT = -30.0
 
 

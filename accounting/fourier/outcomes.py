@@ -1,4 +1,4 @@
-"""The law of a loss with finitely many outcomes has a profile that is a sum of positive terms."""
+"""This module computes the profile of a loss with finitely many outcomes as a sum of positive terms."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class Outcomes:
         """
         if math.comb(count + len(atoms) - 1, len(atoms) - 1) > MOST_OUTCOMES:
             return None
-        # The number of times that each atom is taken, and the logs of the multinomial coefficients and powers.
+        # Go through the atoms: enumerate how often each is taken, and add up the logs of the multinomial coefficients
+        # and powers.
         left, log_masses, losses = np.array([count]), np.array([math.lgamma(count + 1.0)]), np.zeros(1)
         for place, (mass, loss) in enumerate(atoms):
             if place == len(atoms) - 1:
@@ -61,7 +62,8 @@ class Outcomes:
             log_masses = log_masses[origin] + taken * math.log(mass) - scipy.special.gammaln(taken + 1.0)
             losses, left = losses[origin] + taken * loss, left[origin] - taken
         spend(40 * losses.size)
-        # The largest terms are logarithms of factorials and exponents of powers; each is right to a few units.
+        # The largest terms are logarithms of factorials and exponents of powers. Each has an error of a few units in
+        # the last place.
         terms = 8.0 * (len(atoms) + 1.0) * math.lgamma(count + 2.0) + 4.0 * count * max(
             1.0 - math.log(m) for m, _ in atoms
         )
@@ -73,7 +75,7 @@ class Outcomes:
         """Return a lower and an upper bound of delta(eps)."""
         return (
             self._at(epsilon + self.loss_error) * (1.0 - self.mass_error),
-            # Every term may have underflowed.
+            # Every term may have underflowed, so the smallest positive number is added for each.
             self._at(epsilon - self.loss_error) * (1.0 + self.mass_error) + 5e-324 * (self.losses.size + 1),
         )
 
@@ -102,9 +104,10 @@ class OutcomesProfile:
     Attributes:
         outcomes: The law of the atoms of all steps.
         but_one: The law of the atoms of all steps but one.
-        parts: The parts that one step takes instead of an atom; empty if they are left to another profile.
+        parts: The parts of the law outside the atoms, of which one step may take one; empty if another profile covers
+            them.
         part_error: Relative error of the parts' profiles.
-        tilt: About -d log delta / d eps where the profile is used.
+        tilt: The approximate value of -d log delta / d eps where the profile is used.
     """
 
     outcomes: Outcomes

@@ -1,4 +1,4 @@
-"""The subsampled Gaussian pairs on the real line and on lines parallel to it.
+"""This module evaluates the subsampled Gaussian pairs on the real line and on lines parallel to it.
 
 s = noise multiplier, q = sampling probability, a(x) = (2x - 1) / (2 s^2), f(x) = 1 - q + q e^a(x), x ~ N(0, s^2).
 f vanishes only at Im x = pi s^2 (2k + 1), so everything here is analytic for |Im x| < pi s^2.
@@ -23,11 +23,11 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 
-#: A pair in the compiled loops: its number, s, each place k with its weight and the log of it, and the log of the
-#: infimum of f.
+#: A pair as the compiled loops know it: its number, s, the places k, their weights, the logs of the weights, and the
+#: log of the infimum of f.
 Law = tuple[int, float, Array, Array, Array, float]
 REMOVE, ADD, REPLACE = 0, 1, 2
-#: A band in the compiled loops: low, high and width.
+#: A band as the compiled loops know it: low, high and width.
 Ends = tuple[float, float, float]
 EVERYTHING: Ends = (-math.inf, math.inf, 1.0)
 #: Relative error of the complex error function.
@@ -37,7 +37,7 @@ _FAR_LEFT = 80.0
 
 
 class Pair(Enum):
-    """The exponents of f in the moment.
+    """The three kinds of pairs, which differ in the exponents of f in the moment M(z).
 
     REMOVE: M(z) = E f(x)^(z+1). ADD: E f(x)^(-z). REPLACE: E f(x)^(z+1) f(-x)^(-z).
     """
@@ -93,7 +93,7 @@ class Band:
 def log_normal_tail(z: Complex) -> Complex:
     """Return the log of 1 - Phi(z) = erfc(z / sqrt 2) / 2, continued analytically, within `SHARE_ERROR`."""
     log_tail = np.zeros(z.shape, np.complex128)
-    # |Phi(z)| <= e^((y^2 - x^2) / 2) where x = Re z < 0: far to the left it is negligible.
+    # |Phi(z)| <= e^((y^2 - x^2) / 2) where x = Re z < 0, y = Im z. So far to the left Phi(z) is negligible.
     near = (z.real >= 0.0) | (z.real * z.real - z.imag * z.imag < _FAR_LEFT)
     v = z[near] / math.sqrt(2.0)
     # erfc(v) = e^(-v^2) wofz(iv) where Re v >= 0, by reflection elsewhere.
@@ -108,7 +108,7 @@ def log_normal_tail(z: Complex) -> Complex:
 
 @dataclass(frozen=True)
 class GaussianPair:
-    """One of the three pairs with its noise and its probability; losses as functions of x.
+    """One of the three pairs with its noise and its probability. Its losses are functions of x.
 
     Attributes:
         noise: The noise s.
@@ -154,9 +154,9 @@ class GaussianPair:
 
     @cached_property
     def cancellation(self) -> float:
-        """The rounding of log f beyond its own size, in units of the unit roundoff.
+        """The rounding of log f that is not proportional to log f itself, in units of the unit roundoff.
 
-        A term's exponent is as large as log w_k where the term itself is of the size of 1.
+        It is as large as the largest |log w_k|, because a term of size 1 has an exponent of the size of log w_k.
         """
         _, log_weights = self._weights
         return -8.0 * min(log_weights) + 8.0 * len(log_weights)
@@ -174,9 +174,9 @@ class GaussianPair:
         return float((1.0 - q) * scipy.special.ndtr(-x / s) + q * scipy.special.ndtr((1.0 - x) / s))
 
     def place_of_loss(self, loss: float) -> float:
-        """Return x with loss(x) = ``loss`` > 0; the loss grows with x in the directions that are cut."""
+        """Return the x at which the loss is ``loss`` > 0. The loss grows with x in the directions that are cut."""
         if self.pair is Pair.REMOVE:
-            # log(1 - q + q e^a) = loss
+            # This a solves log(1 - q + q e^a) = loss.
             q = self.probability
             a = math.log1p(math.expm1(loss) / q) if loss < 30.0 else loss - math.log(q)
             return 0.5 + a * self.noise**2
@@ -202,7 +202,7 @@ def window_of(law: Law, tilt: float, reach: float) -> tuple[float, float]:
     """
     number, s, places, _, log_weights, _ = law
     width = reach * s
-    # Left of the floor, f is dominated by its infimum, and hardly changes.
+    # Left of the floor, f is nearly equal to its infimum and hardly changes.
     floor = 0.5 * places[1] + s * s * (log_weights[0] - log_weights[1]) / places[1]
     pull = min(tilt, max(0.0, -floor))
     if number == REMOVE:
@@ -234,7 +234,7 @@ def log_ratio_at(x: float, law: Law) -> float:
         if exponent < 1.0:
             change += weights[h] * math.expm1(exponent)
         else:
-            # This is too small if the term is above e, but then no difference is near 0.
+            # A term above e counts as less than it is. This is harmless, because f is then far from 1.
             change += math.exp(min(exponent + log_weights[h], 1.0)) - weights[h]
     if abs(change) < 0.3:
         return math.log1p(change)
@@ -369,6 +369,6 @@ def _log_shares(x: Array, band: Ends) -> Array:
 
 
 def steepest_tilt(log_weight: float, half: float, count: int, epsilon: float, level: float) -> float:
-    """Return x with count ((x + 1) log_weight + half x (x + 1)) - x eps = level."""
+    """Return the tilt x at which count ((x + 1) log_weight + half x (x + 1)) - x eps equals ``level``."""
     slope = half + log_weight - epsilon / count
     return (-slope + math.sqrt(slope * slope + 4.0 * half * (level / count - log_weight))) / (2.0 * half)

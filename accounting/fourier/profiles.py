@@ -1,4 +1,4 @@
-"""The profile delta(eps) of one direction near one epsilon, and the rule by which it is made.
+"""This module makes the profile delta(eps) of one direction near one epsilon. It tries methods in this order:
 
 1. `plain`: the contour of the whole composition, if it needs few points; then the same again with the delta that it
    found.
@@ -10,7 +10,7 @@
 6. `split`, if participations are many.
 7. `windowed_contours` again, with many points.
 
-`near` yields them in this order, and its caller stops at the first that is narrow enough.
+`near` yields the profiles in this order, and its caller stops at the first that is narrow enough.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ SPLIT_POINTS = 60_000
 #: Ratio of the losses at the ends of one band.
 _BAND_RATIO = 16.0
 WINDOW_POINTS = 120_000
-#: The number of expected participations of one record below which a single participation matters most; the bulk is then
+#: Below this expected number of participations of one record, a single participation matters most, and the bulk is
 #: split off first.
 FEW_PARTICIPATIONS = 3.0
-#: The places where losses are cut, over epsilon.
+#: The losses at which laws are cut, divided by epsilon.
 _SHARES = (0.47, 0.27, 0.15, 0.08, 0.04, 0.75, 0.02, 0.01)
-#: Up to this number of steps, losses are also cut at a place so low that no sum of losses below it is above epsilon.
+#: Up to this number of steps, a cut is also tried so low that losses below it never add up to epsilon.
 _FEW_STEPS = 64
-#: The law without its atoms is tabulated at the first number of tilts. The largest tilt is at most the second number
-#: divided by the distance of epsilon from the largest loss, and at most the third divided by one step's largest loss.
+#: The law without its atoms is tabulated at 36 tilts. The largest tilt is at most 40 divided by the distance of epsilon
+#: from the largest loss, and at most 3000 divided by one step's largest loss.
 _REST_TILTS, _NEAREST, _STEEPEST = 36, 40.0, 3000.0
 #: The bulk is bounded at this multiple of epsilon, so that the bound holds around epsilon.
 _BELOW = 0.98
@@ -77,7 +77,7 @@ class Profile(BoundedDelta, Protocol):
 
 @dataclass(frozen=True)
 class SumProfile:
-    """A profile in parts: see `accounting.fourier.split`.
+    """A profile that is a sum of several parts (see `accounting.fourier.split`).
 
     Attributes:
         parts: The parts that add up.
@@ -172,7 +172,9 @@ class DirectedProfiles:
 
     @property
     def _repeated(self) -> tuple[GaussianPairStep | RatioStep, GaussianPair, int] | None:
-        """Return the one repeated subsampled step whose losses have no end, their pair, and the number of steps."""
+        """Return the one repeated subsampled step with unbounded losses, its pair, and the number of steps; None if
+        there is none.
+        """
         if len(self.composition.steps) != 1 or self.composition.mu_squared > 0.0:
             return None
         step, count = self.composition.steps[0]
@@ -244,8 +246,9 @@ class DirectedProfiles:
         return DirectedComposition(((cut.below(top), count),), 0.0), count * cut.mass_beyond(top)
 
     def split(self, epsilon: float, log_scale: float) -> Iterator[SumProfile]:
-        """Yield profiles of cut steps. Yield nothing if the composition is no repetition of one subsampled step, or if
-        no cut helps."""
+        """Yield profiles of cut steps. Yield nothing unless the composition repeats one subsampled step and some cut
+        helps.
+        """
         if self._repeated is None or epsilon <= 0.0:
             return
         step, pair, count = self._repeated
@@ -280,10 +283,10 @@ class DirectedProfiles:
         """Yield places of the first cut, each with its width."""
         assert self._repeated is not None
         step, pair, count = self._repeated
-        # Losses below 0 are not those of the pair: a cut must leave nothing of the pair there.
+        # The step's losses below 0 differ from the pair's, so a cut must leave no mass of the pair there.
         least = 0.5 if isinstance(step, RatioStep) else -math.inf
         if count <= _FEW_STEPS:
-            # No sum of losses below this place is above epsilon.
+            # Losses below this place never add up to more than epsilon.
             place = pair.place_of_loss(_BELOW * epsilon / count)
             width = min(widest, 0.5 * (place - least) / reach)
             yield place - reach * width, width
@@ -300,8 +303,9 @@ def windowed_contours(
     most_points: int,
     known: Lines,
 ) -> Iterator[Contour]:
-    """Yield contours with the window whose error is about the allowed one, or with the narrowest that the points
-    allow."""
+    """Yield contours with the widest window whose error is allowed, or with the narrowest window that the points
+    allow.
+    """
     tilt = choose_line(table, epsilon, log_delta).tilt
     # The window moves epsilon by about tilt * window^2.
     window = min(math.sqrt(0.03 * goal(epsilon) / tilt), 4.0)
@@ -338,7 +342,8 @@ def known_log_delta(profile: Profile, epsilon: float) -> float | None:
 def _narrow_enough(pair: GaussianPair, tilt: float) -> float:
     """Return the width of a band's end up to which the moments at ``tilt`` do not explode beyond it.
 
-    There e^(tilt loss) grows like e^(tilt (x / s^2 - log 1/q)) against e^(-x^2 / 2 w^2).
+    Beyond the end, e^(tilt loss) grows like e^(tilt (x / s^2 - log(1/q))), and the band's share falls like e^(-x^2 / (2
+    w^2)).
     """
     return pair.noise**2 * math.sqrt(max(-math.log(pair.probability), 0.1) / tilt)
 
@@ -381,7 +386,7 @@ def _split_at(cut: Cut, count: int, places: Sequence[float], epsilon: float, lef
     known = known_log_delta(profile, epsilon)
     if known is None or known > log_delta - 2.0:
         return profile
-    # The saddle-point estimates were too large, and so was the mass that was left out.
+    # The saddle-point estimates were too large, so too much mass was left out.
     again = [_rest_contour(split, rest, epsilon, known) for split, rest in zip(splits, rests, strict=True)]
     kept = tuple(new or old for new, old in zip(again, parts[-len(again) :], strict=True))
     return SumProfile((*parts[: -len(again)], *kept), bulk_bound + left_out, least, too_much)
@@ -390,9 +395,9 @@ def _split_at(cut: Cut, count: int, places: Sequence[float], epsilon: float, lef
 def _without_atoms(
     composition: DirectedComposition, table: TiltTable, epsilon: float, log_delta: float | None = None
 ) -> SumProfile | None:
-    """Return the sum over the outcomes of the atoms of one repeated step, and put the rest on a line.
+    """Return a profile in two parts: a sum over the outcomes of a repeated step's atoms, and a contour of the rest.
 
-    Return None if the composition is something else, or if there are too many outcomes or points.
+    Return None if the composition does not repeat one step with atoms, or if there are too many outcomes or points.
 
     Args:
         table: The table of the composition.

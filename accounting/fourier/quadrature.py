@@ -1,4 +1,5 @@
-"""Moments of the subsampled Gaussian pairs: trapezoid rules with proved errors, at real tilts and on a line.
+"""This module computes moments of the subsampled Gaussian pairs, at real tilts and on a line, by trapezoid rules with
+proved errors.
 
 The integrand N(0, s^2) density e^(zL) is analytic in a strip, so a trapezoid rule of spacing h on a line errs by at
 most (norm on the line y above + norm on the line y below) / (e^(2 pi y / h) - 1). On the real line the norm grows like
@@ -60,10 +61,11 @@ from accounting.fourier.tails import log_tail
 Array = NDArray[np.float64]
 
 MAX_NODES = 400_000
-#: A rule on or along the real line: its first node, as a multiple of the spacing, their number, and the spacing.
+#: A rule on the real line or parallel to it: the first node as a multiple of the spacing, the number of nodes, and the
+#: spacing.
 Rule = tuple[int, int, float]
-#: The number of digits by which a table's rule is shorter than a line's, and the least number of digits; then the same
-#: two for an envelope.
+#: The number of digits by which a table's rule is shorter than a line's, and the least number of digits of a table's
+#: rule. The next line has the same two numbers for an envelope.
 _FEWER_DIGITS, _LEAST_DIGITS = 24.0, 16.0
 _FEWER_OF_ENVELOPE, _LEAST_OF_ENVELOPE = 34.0, 20.0
 #: The angles of the lines that make up an envelope, as multiples of the best angle at the given decay.
@@ -87,7 +89,7 @@ class GaussianPairStep:
 
     def table(self, tilts: Array) -> TiltTable:
         """Return K, K' and K'' at real tilts, by one array of (tilts x nodes), with the digits that a table needs."""
-        # If participations are rare, K itself is as small as the square of the probability.
+        # If participations are rare, K is as small as the square of the probability, so more digits are needed.
         needed = _LEAST_DIGITS - 2.0 * math.log(self.pair.probability)
         return self._table(tilts, min(self.digits, max(self.digits - _FEWER_DIGITS, needed)))
 
@@ -114,15 +116,15 @@ class GaussianPairStep:
         spend(LINE * count * len(pair.law[2]))
         shares = np.zeros(0, np.complex128)
         if self.band is not None:
-            # ADD has no bands, so the line is above the axis.
+            # Bands occur only in directions whose line is above the axis, because ADD has no bands.
             nodes = np.arange(first, first + count, dtype=np.float64) * spacing
             shares = self.band.shifted_log_share(nodes, angle * pair.noise**2)
         measure: Complex = np.empty((2, count), np.complex128)
         kept, mass, first_moment, size, inexact = _weigh(
             pair.law, ends, window, rule, angle, shares, (tilt, log_moment), self.digits, measure
         )
-        # The transform of a band must fall by itself; the transform of a whole law need only fall as a power of it
-        # does.
+        # The envelope of a band needs more digits, because a single band's transform must fall far. The transform of a
+        # whole law is raised to a power and needs to fall less.
         fewer = _FEWER_OF_ENVELOPE if self.band is None else _FEWER_DIGITS
         digits = max(self.digits - fewer, _LEAST_OF_ENVELOPE)
         window = self._window(tilt, digits)
@@ -410,7 +412,7 @@ def _log_growth(law: Law, band: Ends, angle: float, tilt: float) -> float:
 
 @compiled
 def _curvature(law: Law, band: Ends, tilt: float) -> float:
-    """Return the curvature: the log-growth is at most about curvature angle^2 for small angles."""
+    """Return the curvature of the log-growth: the log-growth is at most about curvature angle^2 for small angles."""
     s = law[1]
     curvature = 0.5 * s * s
     if law[0] != REMOVE:
@@ -422,13 +424,13 @@ def _curvature(law: Law, band: Ends, tilt: float) -> float:
 
 @compiled
 def _log_weight(spacing: float, s: float) -> float:
-    """Return log of the rule's weight over the scale of N(0, s^2)."""
+    """Return the log of the rule's weight: the spacing times the constant factor of the density N(0, s^2)."""
     return math.log(spacing / s) - _LOG_SQRT_TWO_PI
 
 
 @compiled
 def _grid(window: tuple[float, float], spacing: float) -> tuple[int, int]:
-    """Return the first node, as a multiple of the spacing, and their number."""
+    """Return the first node, as a multiple of the spacing, and the number of nodes."""
     left, right = window
     if (right - left) / spacing > MAX_NODES:
         raise OverflowError("the quadrature would need too many nodes")

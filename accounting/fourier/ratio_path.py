@@ -1,4 +1,5 @@
-"""Integrals over a sampled likelihood ratio whose law has an end, on a path whose error bound is the same for every t.
+"""This module integrates over a sampled likelihood ratio whose law has an end, with an error bound that is the same for
+every t.
 
 Under Q, y, the log of the unsampled ratio, has density e^(a - y/2 - k y^2/2) between two ends; f(y) = 1 - q + q e^y is
 the sampled ratio. The module computes the integrals of density f^(z+1) (losses log f under P) and of density f^(-z)
@@ -45,8 +46,8 @@ _HIGHEST = 2.5
 REACH = 13.0
 #: The densities underflow if the ends are farther apart than this.
 _WIDEST = 600.0
-#: Panels of the tail, in units of the noise. They are finer and reach farther if losses are cut, because tilts are then
-#: larger.
+#: The edges of the tail's panels, in units of the noise. If losses are cut, the panels are finer and reach farther,
+#: because tilts are larger.
 _FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
 _CUT_STEPS = np.concatenate([np.arange(80) * 0.125, 10.0 * 1.1 ** np.arange(120)])
 _SCALES = 0.5 ** np.arange(0.0, 30.0, 0.5)
@@ -54,7 +55,7 @@ _SCALES = 0.5 ** np.arange(0.0, 30.0, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class RatioPart:
-    """One integral.
+    """One integral over the ratio.
 
     Attributes:
         probability: The probability q, in (0, 1]; 1 means no sampling.
@@ -104,7 +105,7 @@ class RatioPart:
         mass *= -2.0 * math.expm1(-0.5 * length)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if self.upward:
-                # Measured from the upper end, or from the lower end where that resolves f better.
+                # The distance is measured from the upper end, or from the lower end if f is resolved better there.
                 inside = np.clip(epsilons, lowest, highest)
                 rise = -np.expm1(inside - highest) * math.exp(highest - self.high - math.log(q))
                 from_low = np.log1p(np.expm1(inside - lowest) * math.exp(lowest - self.low - math.log(q)))
@@ -157,7 +158,7 @@ class RatioPart:
         if self.cut is not None:
             spread = spread + 0.5 * (height / self.cut[1]) ** 2
         if self.upward:
-            # The part of the square below y = 0 has a mass of less than 1.
+            # After the square is completed, the part below y = 0 has a mass of less than 1.
             tails = self._log_tail(reach, np.full(d.shape, tilt), d)
             near = (tilt + 1.0) * np.log1p(share * np.expm1(d)) + math.log(2.0)
             return np.asarray(spread + np.logaddexp(near, tails))
@@ -176,7 +177,7 @@ class RatioPart:
         return float(scales[best]), float(growth[best]), reach
 
     def reach(self, tilt: float, digits: float) -> float:
-        """Return the upper end, or a place beyond which the rest is negligible."""
+        """Return the upper end, or a place beyond which the rest of the integral is negligible."""
         if math.isfinite(self.high):
             return self.high
         s = math.sqrt(self.curvature)
@@ -188,7 +189,7 @@ class RatioPart:
             # than this.
             end, width = self.cut
             farthest = max(end, 0.0) + REACH * width + 2.0 * (tilt + 1.0) * width * width
-        # If q is small, f moves the law less far than the tilt could.
+        # If q is small, the tilt moves the law less far than it would without sampling, so nearer places are tried.
         for share in (0.0, 0.03, 0.1, 0.3):
             place = min(REACH / s + share * (tilt + 1.0) / self.curvature, farthest)
             if float(self._log_tail(place, np.array([tilt]))[0]) < -digits - 25.0:
@@ -214,8 +215,8 @@ class RatioPart:
         direction = 1.0 if self.upward else -1.0
 
         def beside(end: float, rate: float) -> Array:
-            # Weights fall like e^-|u| there. The factor 2 covers the difference between sum and integral, and the
-            # change of the integrand.
+            # Weights fall like e^-|u| near the end. The factor 2 covers the difference between sum and integral, and
+            # the change of the integrand.
             at: Complex = np.array([end], dtype=np.complex128)
             value = self._log_mass(at).real[0] + direction * tilts * self._log_f(at).real[0]
             return np.asarray(value + math.log(2.0 * scale) + rate)
@@ -287,7 +288,7 @@ class RatioPart:
             return self.low + scale * _softplus(here), scale * _logistic(here)
         length = (self.high - self.low) / scale
         left = u < 0.5 * length
-        # Computed from the nearer end, so that nothing cancels.
+        # The path is computed from the nearer end, so that nothing cancels.
         near: Complex = np.where(left, here, length - here)
         farther: Complex = near - length
         away = scale * (_softplus(near) - _softplus(farther))

@@ -1,4 +1,5 @@
-"""Steps whose loss is a sampled likelihood ratio with ends, atoms at them, and a mass at zero.
+"""This module handles steps whose loss is a sampled likelihood ratio with ends, with atoms at the ends and a mass at
+loss 0.
 
 The law of the loss under P is a few integrals over the ratio (`RatioPart`), a few atoms, and a mass at loss 0. That
 covers Laplace noise, with and without sampling, and the symmetrised pairs of batches of a fixed size.
@@ -26,9 +27,10 @@ Array = NDArray[np.float64]
 #: The ratio of neighbouring places at which |M| is sampled; the places are those of `truncation_point`.
 _KNOT_RATIO = 1.2
 _KNOTS_BELOW, _MOST_KNOTS = 6, 48
-#: Sampling ends where the bound for all t has fallen to about its limit.
+#: Sampling ends where the bound for all t is within this factor of its limit.
 _SETTLED = 1.1
-#: The number of digits by which a table is shorter than a line: it steers choices, and bounds parts far below delta.
+#: The number of digits by which a table is shorter than a line. A table only steers choices and bounds parts far below
+#: delta.
 _FEWER_DIGITS = 22.0
 #: The share of the largest tilt below which no smaller tilt is tried.
 _LEAST_SHARE = 1e-12
@@ -63,11 +65,11 @@ class RatioStep:
 
     Attributes:
         parts: Integrals over the ratio.
-        atoms: (mass under P, loss) of each.
+        atoms: The pair (mass under P, loss) of each atom.
         at_zero: Mass of loss 0.
         digits: Quadrature errors of a line are below e^-digits, relatively; those of a table are larger.
         participation, largest_loss: As in `steps.Step`.
-        is_whole: Whether the whole law has a mass of 1 before a cut.
+        is_whole: Whether the law before any cut is complete, with a mass of 1.
         pair: The sampled Gaussian pair with the same losses above 0 as the step; None if there is no such pair.
     """
 
@@ -92,7 +94,8 @@ class RatioStep:
         return replace(self, atoms=(), at_zero=0.0, is_whole=False)
 
     def outcomes(self, count: int) -> OutcomesProfile | None:
-        """Return the profile of ``count`` > 1 steps that all take atoms; with Laplace noise, one step need not.
+        """Return the profile of ``count`` > 1 steps that all take atoms. With Laplace noise, one step may take another
+        part.
 
         Return None if there are no atoms, or too many outcomes.
         """
@@ -213,7 +216,8 @@ class RatioStep:
             losses=loss,
             log_moment=log_moment,
             log_moment_error=log_moment_error,
-            # The error of M at c + it, and the error of M at c, from which the differences are taken.
+            # The sum of two errors, hence the factor 2: that of M at c + it, and that of M at c, to which M(c + it) is
+            # compared.
             relative_error=2.0 * (quadrature + left_out),
             rounding=UNIT * (weight.size + TERM_ROUNDING + 8.0 * size + 8.0 * abs(log_moment))
             + (SHARE_ERROR if any(part.cut for part in self.parts) else _ATOM_ERROR),
@@ -237,8 +241,9 @@ class RatioStep:
         )
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Bound the tilt by M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or by the highest atom; after a cut, as its pair
-        does."""
+        """Bound the tilt by M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or by the highest atom. After a cut, the bound
+        is that of the pair.
+        """
         if self.pair is not None and (cut := self.parts[0].cut) is not None:
             variance = self.pair.noise**2
             band = Band(-math.inf, 0.5 + cut[0] * variance, cut[1] * variance)
@@ -280,7 +285,7 @@ class RatioStep:
         squares = np.maximum(values[:-1], values[1:]) ** 2 + 0.25 * spread * np.diff(knots) ** 2
         between = 0.5 * np.log(squares)
         suprema = np.minimum(np.append(between, behind[-1]), behind)
-        # Suprema are taken from the right, since the supremum from a knot on includes everything after it.
+        # Maxima are accumulated from the right, because the supremum at a knot includes everything after it.
         falling: Array = np.minimum(np.maximum.accumulate(suprema[::-1])[::-1], 0.0)
         return knots, falling
 

@@ -1,4 +1,4 @@
-"""Splits off the losses of the bulk, or atoms, if few participations or atoms make the line slow.
+"""This module splits off the bulk of the losses, or atoms, if these make the contour integral converge slowly.
 
 If T q is small, nearly all of a composition's mass sits near T log(1 - q). This mass makes the integrand decay only
 like 1/t^2, and contributes nothing at eps. With smooth cuts at the loss R and far out, split each step's P into nu
@@ -49,7 +49,7 @@ from accounting.fourier.steps import (
 Array = NDArray[np.float64]
 
 _LARGEST_EXPONENT = 600.0
-#: Changes of T log M up to this size are computed without cancellation.
+#: Changes of T log M up to this size are computed by a formula in which nothing cancels.
 _SMALL_EXPONENT = 0.5
 _PANELS = 2000
 #: If log(T r) is below the first number, a series replaces (1 + r)^T - 1 - T r. The second number is its highest power.
@@ -71,7 +71,7 @@ class Cut:
     width: float
 
     def below(self, high: float) -> GaussianPairStep | RatioStep:
-        """Return the share of the law below a place."""
+        """Return the part of the law below a place."""
         if isinstance(self.step, RatioStep):
             return self.step.below(high, self.width)
         return GaussianPairStep(self.pair, self.step.digits, Band(-math.inf, high, self.width))
@@ -153,7 +153,7 @@ class Cut:
             log_moments = count * np.log1p(np.maximum(moments[:, index - 1], -0.999))
             log_bounds = log_moments + log_kernel(tilts) - tilts * epsilon
             outside = count * self._mass_of_share_beyond(float(ends[index]), band)
-            # A moment that overflowed bounds nothing.
+            # A moment that overflowed gives no bound.
             least = float(np.min(np.where(np.isnan(log_bounds), math.inf, log_bounds)))
             best = min(best, math.exp(min(least, 700.0)) + outside)
         return best * (1.0 + 1e-10)
@@ -296,7 +296,7 @@ def _differences(
         else:
             whole = outer + inner
             ratios[k] = _exp(whole) - _exp(outer)
-            # |M_nu| and |M_gamma| over |M|.
+            # These are |M_nu| / |M| and |M_gamma| / |M|.
             nu, gamma = math.exp(-inner.real / count), math.exp(log_share.real - inner.real / count)
             for i in range(2):
                 wrong = nu * math.expm1(min(bulk_errors[i], 700.0)) + gamma * math.expm1(min(rest_errors[i], 700.0))
@@ -329,7 +329,7 @@ def _expm1(z: complex) -> complex:
 def top_for(pair: GaussianPair, width: float, log_mass: float) -> float:
     """Return an x beyond which one step's P-mass is at most e^log_mass."""
     s = math.hypot(pair.noise, width)
-    # Both components are bounded by their tail at the same number of standard deviations.
+    # Both normal laws of the mixture have at most this tail, at this number of standard deviations or more.
     return 1.0 + s * -float(scipy.special.ndtri_exp(min(log_mass, -1.0)))
 
 

@@ -1,4 +1,5 @@
-"""A step in the form that contour integrals need: its moments at real tilts, and the transform M on a line.
+"""This module defines a step in the form that contour integrals need: its moments at real tilts, and the transform M on
+a line.
 
 A step's M on the line Re z = c is kept as a finite measure, M(c + it)/M(c) = 1 + sum of w_j (e^(i t l_j) - 1), with
 complex weights and losses of nonnegative imaginary part, and a bound of the error, the same for every t.
@@ -28,7 +29,7 @@ FAR_ABOVE = 60.0
 #: The rows of a `TiltTable`.
 TILTS, MOMENTS, MEANS, VARIANCES, ERRORS, OF_LINES = range(6)
 _SMALLEST = 1e-290
-#: A part of less than e^-45 of a weight is negligible beside the weight's rounding.
+#: A part of a weight below e^-45 times the weight is negligible beside the weight's rounding.
 _DEAD = 45.0
 
 
@@ -37,8 +38,8 @@ class TiltTable:
     """Moments of a loss at real tilts.
 
     Attributes:
-        rows: The rows that the properties name, and the part of the errors that lines at these tilts share because the
-            law itself is only known approximately. The compiled loops read rows by their numbers.
+        rows: One row for each property below, and a last row: the part of the errors that lines at these tilts share,
+            because the law itself is known only approximately. The compiled loops read rows by their numbers.
     """
 
     rows: Array
@@ -73,13 +74,13 @@ class TiltTable:
 
     @property
     def means(self) -> Array:
-        """K'(x), an estimate: it steers choices and bounds nothing."""
+        """An estimate of K'(x). It only steers choices and is used in no bound."""
         row: Array = self.rows[MEANS]
         return row
 
     @property
     def variances(self) -> Array:
-        """K''(x), an estimate as well."""
+        """An estimate of K''(x). It only steers choices and is used in no bound."""
         row: Array = self.rows[VARIANCES]
         return row
 
@@ -91,7 +92,7 @@ class TiltTable:
 
     @property
     def log_bounds(self) -> Array:
-        """log of M(x) B(x) at each tilt, rounded up; B as in `log_kernel_at`."""
+        """The log of M(x) B(x) at each tilt, rounded up. B is defined in `log_kernel_at`."""
         return _log_bounds(self.rows)
 
     def times(self, count: int) -> TiltTable:
@@ -138,7 +139,7 @@ class StepLine:
         """Return log(M(c + i t_k)/M(c)) at t_k = k spacing, 0 <= k < blocks * width; errors from quadrature and
         rounding.
 
-        An error e concerns the modulus: it is right within a factor e^(+-e) even where the ratio itself is nearly 0.
+        An error e means that the modulus is right within a factor e^(+-e), even where the ratio itself is nearly 0.
 
         By e^(x+y) - 1 = (e^x - 1)(e^y - 1) + (e^x - 1) + (e^y - 1), the computation is one matrix product.
         """
@@ -222,7 +223,7 @@ def _log_ratios(
             fine_i[k] = w.real * fine.imag + w.imag * fine.real
         for block in range(blocks):
             if loss.imag * (block * (width * spacing)) >= _DEAD:
-                # From here on, e^(itl) - 1 is -1.
+                # From here on, e^(itl) is negligible, so e^(itl) - 1 counts as -1.
                 for k in range(block * width, size):
                     real[k] -= w.real
                     imaginary[k] -= w.imag
@@ -241,13 +242,15 @@ def _log_ratios(
         rounding = relative[1] * min(bounds[0], t * bounds[1]) + 4.0 * UNIT * t * bounds[1]
         logs[k] = log1p_complex_at(complex(real[k], imaginary[k]))
         inexact[k] = math.log1p(relative[0] / modulus)
-        # Together they are the logarithm of 1 + (both errors) / modulus.
+        # The two errors of the logarithm together are log(1 + (both errors) / modulus).
         floating[k] = math.log1p(rounding / (modulus + relative[0]))
 
 
 @compiled
 def _operations(losses: Complex, blocks: int, width: int, spacing: float) -> int:
-    """Return the number of operations of `_log_ratios`, whose terms no longer change once e^(itl) is negligible."""
+    """Return the number of operations of `_log_ratios`. Terms in which e^(itl) is negligible cost a quarter of the
+    others.
+    """
     live = 0.0
     for j in range(losses.size):
         live += min(_DEAD / max(losses[j].imag * (width * spacing), 1e-300) + 1.0, blocks)

@@ -1,8 +1,8 @@
-"""Bounds on the part of a sampled Gaussian pair that a quadrature leaves out: the integrals beyond its window.
+"""This module bounds the integrals of a sampled Gaussian pair beyond the window of a quadrature.
 
-The factor grows towards one side. There it is bounded panel by panel, by its value at the outer end times the mass of
-N(0, s^2) beyond the inner end, and beyond the last panel by a closed form, which may replace all panels. Towards the
-other side its value at the window's end bounds it.
+The factor density e^(tilt L) grows towards one side. There, each panel is bounded by the factor at its outer end times
+the mass of N(0, s^2) beyond its inner end. A closed form bounds the rest beyond the last panel, and may replace all
+panels. Towards the other side, the factor is at most its value at the window's end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accounting.fourier.pairs import ADD, REPLACE, Ends, Law, exponents_at, log_
 
 Array = NDArray[np.float64]
 
-#: A closed form below e^-37 needs no panels: that is less than the unit roundoff of a moment.
+#: If the closed form is below e^-37, no panels are needed, because it is less than the unit roundoff of a moment.
 _NOTHING = -37.0
 
 
@@ -26,7 +26,7 @@ _NOTHING = -37.0
 def log_tail(law: Law, left: float, right: float, tilts: Array, band: Ends) -> Array:
     """Return log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt."""
     number, s = law[0], law[1]
-    # ADD never has a band. So if there is a band, outward is to the right.
+    # The factor of ADD grows to the left; the others grow to the right. ADD never has a band.
     near, flat, sign = (left, right, -1.0) if number == ADD else (right, left, 1.0)
     flat_base, flat_loss = exponents_at(flat, law)
     below = log_normal_below(-abs(flat) / s) if band[0] == -math.inf else _log_below(flat, s, band)
@@ -57,7 +57,7 @@ def _log_panels(law: Law, near: float, sign: float, tilts: Array, band: Ends) ->
         base, loss = exponents_at(outer, law)
         mass = base + log_normal_below(-abs(inner) / s)
         if bounded or band[0] > -math.inf:
-            # Each factor of the share is taken at the end where it is larger.
+            # Each of the two factors that bound the share is taken at the end of the panel where it is larger.
             mass += min(log_normal_below((band[1] - inner) / band[2]), log_normal_below((outer - band[0]) / band[2]))
         for i in range(tilts.size):
             log = mass + tilts[i] * loss

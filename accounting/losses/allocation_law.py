@@ -1,4 +1,5 @@
-"""The likelihood ratio of one random allocation, from above and from below in convex order, on a few thousand points.
+"""This module bounds the likelihood ratio of one random allocation in convex order, from above and from below, by laws
+on a few thousand points.
 
 A record takes part in one of t steps. With Y_1, ..., Y_t the unsampled steps' ratios, independent log-normals of mean
 1 under the law without the record, the allocation's ratio is X = (Y_1 + ... + Y_t) / t, and every hockey stick of
@@ -33,10 +34,10 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: The number of points of a law from above, and of cells of a law from below.
+#: The number of points of a law that bounds from above, and of cells of a law that bounds from below.
 SPREAD_POINTS = 2500
 GROUPED_CELLS = 1000
-#: The number of standard deviations of one step that are kept on either side; less than 1e-32 lies beyond.
+#: The number of standard deviations of one step that are kept on either side. The mass beyond is less than 1e-32.
 _REACH = 12.0
 #: The mass, or share of the mean, that the ends of a law may lose to 0 and infinity at each addition.
 _NEGLIGIBLE = 1e-35
@@ -68,7 +69,7 @@ class RatioAtoms:
 
     @cached_property
     def atoms(self) -> Atoms:
-        """The pair's atoms in the remove direction, without masses at an infinite loss."""
+        """The atoms of the pair in the remove direction. Masses at an infinite loss are left out."""
         occupied = self.masses > 0.0
         logs = self.logs[occupied]
         return Atoms(np.log(self.masses[occupied]) + logs, logs)
@@ -121,7 +122,8 @@ def grouped_law(noise_multiplier: float, bins: int, cells: int = GROUPED_CELLS) 
 def _relative_error(logs: Array, masses: Array, bins: int) -> float:
     spread = math.sqrt(max(float(np.sum(masses * np.minimum(logs * logs, 1.0))), 1e-30))
     halvings = 1.0 + math.log2(bins)
-    # This is an estimate: the log of a tail is taken to fall by at most 40 / spread per unit of the log of the value.
+    # This is an estimate. It assumes that the log of a tail falls by at most 40 / spread per unit of the log of the
+    # value.
     return halvings * (1e-10 + 40.0 * 1e-14 / spread) + 5e-14 * bins
 
 
@@ -130,7 +132,7 @@ def _mean(one: _Law, count: int, add: Callable[[_Law, _Law, float], _Law]) -> _L
     up).
 
     Args:
-        add: A function that makes the law of a mean from two laws and the share of the first.
+        add: A function that takes two laws and the weight of the first, and returns the law of the weighted mean.
     """
     needed = [{count}]
     while max(needed[-1]) > 2:
@@ -177,7 +179,7 @@ def _spread_mean(left: _Grid, right: _Grid, share: float, points: int) -> _Grid:
     step = min(left.step, right.step)
     left, right = _on_grid(left, step), _on_grid(right, step)
     a, b = left.masses, right.masses
-    # With y = x e^(apart step), the mean lies this many steps above x, whatever x is; never outside the two.
+    # If y = x e^(apart step), the mean lies this many steps above x for every x, and never outside of [x, y].
     aparts = right.first - left.first + np.arange(1 - a.size, b.size)
     rises = np.logaddexp(math.log(share), math.log1p(-share) + step * aparts) / step
     rises = np.clip(rises, np.minimum(aparts, 0), np.maximum(aparts, 0))
@@ -213,14 +215,14 @@ def _on_grid(law: _Grid, step: float) -> _Grid:
 
 
 def _refined(law: _Grid, points: int) -> _Grid:
-    """Return the same law, its grid halved until it has enough points."""
+    """Return the same law on a grid that is halved until it has enough points."""
     while 2 * law.masses.size <= points:
         law = _on_grid(law, 0.5 * law.step)
     return law
 
 
 def _trimmed(law: _Grid) -> _Grid:
-    """Cut off ends with hardly any mass, and split that mass between the rest, 0 and infinity."""
+    """Cut off the ends with hardly any mass, and split their mass between 0, infinity and the grid that is left."""
     masses, values = law.masses, np.exp(law.logs)
     below = int(np.searchsorted(np.cumsum(masses), _NEGLIGIBLE))
     contributions = np.cumsum((masses * values)[::-1])[::-1]

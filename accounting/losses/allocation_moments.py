@@ -1,4 +1,5 @@
-"""Renyi moments of one random allocation: K(x) = log E_Q X^(x+1) (remove) and log E_Q X^-x (add), rounded up.
+"""This module computes the Renyi moments of one random allocation, rounded up: K(x) = log E_Q X^(x+1) (remove) and log
+E_Q X^-x (add).
 
 X = (Y_1 + ... + Y_t) / t with Y_i log-normal of mean 1 and E Y^k = e^(mu^2 k (k - 1) / 2).
 
@@ -26,7 +27,7 @@ from accounting.losses.allocation_law import RatioAtoms, spread_law
 
 Array = NDArray[np.float64]
 
-#: The largest order; beyond it, the bound is that of the unsampled step.
+#: The largest order that is computed. Beyond it, the bound is that of the unsampled step.
 LARGEST_ORDER = 256
 #: Allowances for rounding: one absolute, one relative to the largest logarithm in a sum.
 _ALLOWANCE = 1e-12
@@ -52,7 +53,9 @@ def allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array
 
 
 def least_allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array:
-    """Return lower bounds of K, from the remove direction at the integer below each x: K(x) / x does not fall."""
+    """Return lower bounds of K at each x. They follow from K in the remove direction at the largest integer below x,
+    because K(x) / x does not fall.
+    """
     whole = np.minimum(np.floor(tilts), LARGEST_ORDER - 1.0).astype(np.int64)
     least = _remove_ends(noise_multiplier, bins)[0][whole]
     moments: Array = least * (tilts / np.maximum(whole, 1)) * (1.0 - 1e-14)
@@ -118,7 +121,8 @@ def remove_moments_between(noise_multiplier: float, bins: int, exact: Array) -> 
     law = spread_law(noise_multiplier, bins)
     highest, orders = float(law.logs[-1]), _FRACTIONS + 1.0
     at_infinity = math.log(law.infinity) + np.log(orders) + _FRACTIONS * highest
-    # Hoelder with the integer orders from 6 on, and P(X > v) <= E (X - c)_+ / (v - c).
+    # Above the law's last point v, Hoelder's inequality with the integer orders from 6 on gives a bound, with P(X > v)
+    # <= E (X - c)_+ / (v - c).
     integers = np.arange(6.0, 40.0)
     share = orders[:, None] / integers
     left_out = (share * exact[5:39] + (1.0 - share) * _log_above(law)).min(axis=1)
@@ -131,7 +135,7 @@ def add_moments(noise_multiplier: float, bins: int, tilts: Array) -> Array:
     geometric = _geometric(mu, bins, tilts)
     law = spread_law(noise_multiplier, bins)
     lowest = float(law.logs[0])
-    # The value at 0 of the tangent at the first point, and the excess of the power over the tangent.
+    # The mass at 0 counts with the tangent's value there. ``left_out`` bounds the excess of the power over the tangent.
     at_zero = (
         math.log(law.zero) - tilts * lowest + np.log1p(tilts) if law.zero > 0.0 else np.full_like(tilts, -math.inf)
     )

@@ -1,4 +1,5 @@
-"""Steps whose loss has atoms alone: randomised response on many categories, discrete noise.
+"""This module handles steps whose loss has only atoms, such as randomised response on many categories and discrete
+noise.
 
 M(c + it) is a finite sum. Its modulus keeps returning to its largest value (the phases of losses on a lattice meet
 again), so a composition of such steps alone converges only with a window; exact sums on the lattice
@@ -20,7 +21,7 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: The most atoms of a line; its sums take points times atoms operations.
+#: The most atoms of a line. The sums of a line take (points x atoms) operations.
 MAX_LINE_ATOMS = 30_000
 #: Relative accuracy of masses and losses.
 _ATOM_ERROR = 16.0 * UNIT
@@ -32,7 +33,7 @@ class AtomStep:
 
     Attributes:
         atoms: The atoms of the direction.
-        bounded: Whether these are all atoms. If not, the missing atoms have no mass in double precision.
+        bounded: Whether ``atoms`` has all atoms. If not, the missing atoms have no mass in double precision.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.
         error: The relative error of P's and Q's masses.
     """
@@ -59,7 +60,7 @@ class AtomStep:
         return TiltTable.of(tilts, moments, means, variances, UNIT * rounding + wrong)
 
     def _wrong(self, tilt: float) -> float:
-        """Return the relative error of a tilted mass: a loss is wrong by twice the error of the masses."""
+        """Return the relative error of a tilted mass. The error of a loss is twice the relative error of the masses."""
         return self.error * (1.0 + 2.0 * abs(tilt))
 
     def line(self, tilt: float, decay: float) -> StepLine:

@@ -1,4 +1,6 @@
-"""Losses with atoms: discrete noise, randomised response on many categories, counts of messages."""
+"""This module defines losses with atoms, such as those of discrete noise, of randomised response and of counts of
+messages.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ class AtomicLoss(PrivacyLoss):
 
     @property
     def atoms(self) -> Atoms:
-        """The atoms that `find_atoms` returns, remembered."""
+        """The atoms that `find_atoms` returns, which are kept after the first call."""
         return _atoms_of(self)
 
     @property

@@ -1,4 +1,4 @@
-"""Privacy losses with countably many outcomes, kept as lists of masses and losses.
+"""This module represents privacy losses with countably many outcomes as lists of masses and losses.
 
 The formulas are written so that nothing cancels, however small the losses. With masses p_i and losses l_i,
 
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 #: An allowance for the rounding of a moment; see `test_atoms`.
 ALLOWANCE = 1e-12
-#: The most tilts times atoms that are in memory at once.
+#: The largest number of (tilts x atoms) that are in memory at once.
 _BLOCK = 2_000_000
 
 
@@ -44,7 +44,7 @@ class Atoms:
 
     @cached_property
     def _sums(self) -> tuple[Array, Array]:
-        """A_m and D_m."""
+        """The sums A_m and D_m, which the module's docstring defines."""
         masses = np.exp(self.log_masses)
         above: Array = np.cumsum(masses[::-1])[::-1]
         shrink = np.exp(-np.diff(self.losses)).tolist()
@@ -89,8 +89,9 @@ class Atoms:
 
 
 def _series(x: Array, losses: Array) -> Array:
-    """Return e^(x l) - 1 + x (e^-l - 1) where x |l| and |l| are below 0.1: the sum over n > 1 of (x^n + x (-1)^n) l^n /
-    n!.
+    """Return e^(x l) - 1 + x (e^-l - 1) where x |l| and |l| are below 0.1.
+
+    It is the sum over n > 1 of (x^n + x (-1)^n) l^n / n!.
 
     (x^n + x (-1)^n) = x (x + 1) r_(n-1), r_1 = 1, r_m = x r_(m-1) + (-1)^(m-1).
     """

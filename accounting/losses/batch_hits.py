@@ -1,7 +1,7 @@
-"""Batches of a fixed size: the number of some k records that a batch holds, and pairs for the case that all k are
-replaced.
+"""This module computes how many of k records a batch of a fixed size holds, and the pairs for k replaced records.
 
-A batch holds h of them with probability w_h: a hypergeometric law without replacement, a binomial one with it. Batches
+A batch holds h of the k records with probability w_h. The law of h is hypergeometric without replacement, and binomial
+with replacement. Batches
 are drawn as follows: fill the batch with other records, put all its places and the k records into independent random
 orders, and let the first h places hold the first h of the k records (with replacement: h draws of them). Then h does
 not depend on the orders. Given these, and the sum of the batch without any of the k,
@@ -23,8 +23,8 @@ is lost if a step reveals little. If the noise is not large against h contributi
 chi-square divergence is least at pi_h in proportion to w_h (e^(m_h^2) - 1)^(1/2), with m_h the distance 2h over the
 noise. Higher moments need still more, which a factor t of m_h^2 gives.
 
-No choice makes the bound exact: even for one step, other data sets cost slightly more than those whose records agree.
-If all others contribute c instead of -1, a group that goes from 1 to -1 has U_h = (1 - c) h, V_h = -(1 + c) h.
+No choice makes the bound exact. Even for one step, other data sets cost slightly more than data sets whose records
+agree. If all others contribute c instead of -1, a group that goes from 1 to -1 has U_h = (1 - c) h, V_h = -(1 + c) h.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: The largest probability of all numbers of hits without a weight of their own, together.
+#: The largest total probability of the numbers of hits that get no weight of their own.
 _NEGLIGIBLE = 1e-60
-#: Numbers of hits with at most this probability together have one branch.
+#: The largest numbers of hits, if their total probability is at most this, share one branch.
 _SELDOM = 1e-20
 #: The largest relative error of a weight.
 WEIGHT_ERROR = 1e-11
 #: Numbers of hits up to this one each have a branch; larger numbers are rounded up by at most 2 %.
 _EACH, _RATIO = 50, 1.02
-#: The values of t that are tried, the largest first; and the factor by which the branches after the first may in all
-#: exceed the share that h w_h gives them. If no t stays within that, h w_h is used.
+#: The values of t that are tried, the largest first; and the excess, 2 %, that the branches after the first may have in
+#: all over their shares in proportion to h w_h. If every t exceeds it, the shares in proportion to h w_h are used.
 _STEEPNESS, _MORE = tuple(np.geomspace(6.0, 0.25, 9).tolist()), 0.02
-#: Numbers of hits that are less likely than this keep the share that h w_h gives them.
+#: Numbers of hits that are less likely than this keep their share in proportion to h w_h.
 _RARE = 1e-25
 #: An eta_h this close to 1 counts as 1.
 _FULL = 1.0 - 1e-9
@@ -168,13 +168,13 @@ def _together(hits: Hits) -> tuple[Array, Array]:
     """Return numbers above 0 and their weights. If there are many, neighbouring numbers count as the largest of
     them."""
     weights = np.array(hits.weights)
-    # The smallest numbers, which are negligible together, count as the next one.
+    # The smallest numbers, whose total probability is negligible, count as the next number.
     up_to = np.cumsum(weights)
     kept = int(np.searchsorted(up_to, _NEGLIGIBLE))
     numbers, weights = hits.numbers[kept:], np.concatenate([up_to[kept : kept + 1], weights[kept + 1 :]])
     some = numbers > 0.0
     numbers, weights = numbers[some], weights[some]
-    # The largest numbers count as the largest one that has a weight. Each branch takes time.
+    # The largest numbers share one branch, as the largest number that has a weight, because each branch takes time.
     from_here = np.cumsum(weights[::-1])[::-1]
     last = max(1, int(np.count_nonzero(from_here > _SELDOM)))
     if last < numbers.size:
@@ -190,7 +190,7 @@ def _together(hits: Hits) -> tuple[Array, Array]:
 
 
 def _wanted(numbers: Array, weights: Array, distance: float, *, bounded: bool) -> Array:
-    """Return numbers to which the shares should be about proportional."""
+    """Return the numbers to which the shares pi_h of the branches should be about proportional."""
     biased: Array = numbers * weights / float(numbers @ weights)
     usual, likely = float(biased[1:].sum()), weights > _RARE
     moved = distance * numbers[likely]
@@ -206,7 +206,9 @@ def _wanted(numbers: Array, weights: Array, distance: float, *, bounded: bool) -
 
 
 def _shares(weights: Array, wanted: Array) -> Array:
-    """Return the larger of each weight and a common multiple of the wanted number, so that they add up to 1."""
+    """Return shares that add up to 1. Each share is the larger of its weight and a common multiple of its wanted
+    number.
+    """
     low, high = 0.0, 1.0 / float(wanted.sum())
     for _ in range(100):
         middle = 0.5 * (low + high)

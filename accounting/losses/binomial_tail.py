@@ -1,4 +1,4 @@
-"""Proved bounds of P(Bin(n, q) >= k) and of its complement, for up to 1e13 trials.
+"""This module proves bounds of P(Bin(n, q) >= k) and of its complement, for up to 1e13 trials.
 
 A mass is e^-D(k) times Stirling's factors, with D(k) = k g(-b/k) + (n - k) g(b/(n - k)), b = k - nq and
 g(x) = x - log(1 + x) >= 0, in which nothing cancels. The masses beyond the mean are added up one by one, or in blocks
@@ -125,7 +125,7 @@ def _beyond(n: int, q: float, start: int, from_mean: float, *, step: int) -> tup
     ratio = float(ratios[-1])
     rest = float(masses[-1]) * (1.0 / (1.0 - ratio) if ratio < 1.0 else abs(last - places[-1]) + 1.0)
     error = math.expm1(float(errors.max()) + _ALLOWANCE) if errors.size else 0.0
-    # Rounding of ratios near 1 in a block: e^-36 of its length.
+    # Ratios near 1 in a block have a rounding error of at most about 4e-16 times the length of the block.
     error += 4e-16 * stride
     lower = (float(low.sum()) + float(masses[-1])) * (1.0 - error)
     upper = (float(high.sum()) + rest) * (1.0 + error)
@@ -133,14 +133,14 @@ def _beyond(n: int, q: float, start: int, from_mean: float, *, step: int) -> tup
 
 
 def _geometric(log_ratios: Array, length: int) -> Array:
-    """Return 1 + r + ... + r^(length - 1) for each r = e^log_ratio <= 1."""
+    """Return the geometric sum 1 + r + ... + r^(length - 1) for each r = e^log_ratio <= 1."""
     small = np.minimum(log_ratios, -1e-300)
     total: Array = np.expm1(length * small) / np.expm1(small)
     return total
 
 
 def _log_masses(n: int, q: float, places: Array, from_mean: Array) -> tuple[Array, Array]:
-    """Return logs of P(X = k) at each k of ``places``, and bounds of their errors.
+    """Return the log of P(X = k) at each k of ``places``, and bounds of the errors of these logs.
 
     Args:
         from_mean: The difference k - nq.

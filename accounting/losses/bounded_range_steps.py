@@ -1,4 +1,5 @@
-"""The joint cost of several steps of bounded range, even adaptive ones, by one pair from above and one from below.
+"""This module bounds the joint cost of several steps of bounded range, even adaptive ones, by one pair from above and
+one from below.
 
 A step's pair has the losses t and t - eps, t with P-mass p_t = (e^eps - e^t) / (e^eps - 1), for some t in [0, eps]
 (`accounting.losses.exponential`); every t is attained, in the limit. If t may depend on earlier outputs, k steps cost
@@ -41,17 +42,17 @@ from accounting.losses.atomic import AtomicLoss
 from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
-#: Lengths of intervals of losses, each with the number of steps that have it.
+#: The steps of a list: pairs of the length of a step's interval of losses and the number of steps with that length.
 Kinds = tuple[tuple[float, int], ...]
 
-#: The largest and the smallest number of parts of the shortest interval on the lattice, and the most work of a
-#: recursion: values times choices of t.
+#: The largest and the smallest number of lattice spacings in the shortest interval, and the most work of a recursion.
+#: The work is the number of values times the number of choices of t.
 _FINEST, _COARSEST, _WORK = 300, 6, 4e7
 #: The largest sum of epsilons at which e^x does not overflow.
 _LARGEST = 300.0
 #: A relative allowance for some ten roundings at each step.
 _ROUNDING = 1e-9
-#: A negligible mass, which keeps the losses of a block equally spaced.
+#: A negligible mass for losses that would have none, so that the losses of a block stay equally spaced.
 _NONE = 1e-300
 
 
@@ -80,7 +81,7 @@ class BlockLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class AttainedBlockLoss(AtomicLoss):
-    """The loss of a pair below the same steps: at every x, some adaptive choices attain its delta.
+    """The loss of a pair that bounds such steps from below: at every x, some adaptive choices attain its delta.
 
     Attributes:
         kinds: The steps.
@@ -129,11 +130,11 @@ class TwoLossesLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Multiples of ``step`` up to the sum of all epsilons.
+    """A lattice of losses: the multiples of ``step`` up to the sum of all epsilons.
 
     Attributes:
         step: The spacing of the lattice.
-        kinds: Pairs (parts, number): this number of steps have an interval of so many spacings each.
+        kinds: Pairs (parts, number). ``number`` steps have an interval of losses that is ``parts`` spacings long.
     """
 
     step: float
@@ -141,7 +142,7 @@ class Lattice:
 
     @classmethod
     def of(cls, kinds: Kinds, *, upward: bool) -> Lattice:
-        """Return the lattice on which the intervals' lengths change least, upward or downward.
+        """Return the lattice on which the lengths of the intervals change least when they are rounded, up or down.
 
         Raises:
             OverflowError: If `fits` says that there is no such lattice.
@@ -152,7 +153,7 @@ class Lattice:
         shortest = min(size for size, _ in kinds)
 
         def parts(step: float) -> tuple[tuple[int, int], ...]:
-            # A length that is already a multiple stays one.
+            # A length that is already a multiple of the spacing is not changed.
             exact = [size / step for size, _ in kinds]
             near = [round(value) for value in exact]
             rounded = [math.ceil(value) if upward else math.floor(value) for value in exact]
@@ -168,11 +169,13 @@ class Lattice:
 
     @property
     def last(self) -> int:
-        """The largest sum of losses, in steps."""
+        """The largest sum of losses, in spacings of the lattice."""
         return sum(parts * count for parts, count in self.kinds)
 
     def start(self) -> tuple[Array, Array]:
-        """Return D_0 from -last to last, and 1 - e^x further left, where losses cannot lie."""
+        """Return D_0 at the lattice points from -last to last, and 1 - e^x at the points further left, where no losses
+        lie.
+        """
         most = max(parts for parts, _ in self.kinds)
         places = np.arange(-self.last - most, self.last + 1, dtype=np.float64) * np.float64(self.step)
         start: Array = np.maximum(-np.expm1(places), 0.0)
@@ -189,7 +192,7 @@ def fits(kinds: Kinds) -> bool:
 
 
 def _finest(kinds: Kinds) -> int | None:
-    """Return the number of parts of the shortest interval; None if even a coarse lattice takes too long."""
+    """Return the number of lattice spacings in the shortest interval; None if even a coarse lattice takes too long."""
     total, shortest = math.fsum(size * count for size, count in kinds), min(size for size, _ in kinds)
     if not 0.0 < total <= _LARGEST:
         return None
@@ -220,9 +223,10 @@ def _from_above(lattice: Lattice) -> Array:
 
 
 def _pieces(parts: int, step: float) -> tuple[Array, Array]:
-    """Return p_t in the middle of each piece of [0, eps], and its change over the piece along the tangent in v = e^-t.
+    """Return p_t at the middle of each piece of [0, eps], and the change of its tangent over the piece. The tangent is
+    linear in v = e^-t.
 
-    p = (1 - e^-eps / v) / (1 - e^-eps), from differences that keep their digits however small eps is.
+    p = (1 - e^-eps / v) / (1 - e^-eps) is computed from differences that keep their digits for every small eps.
     """
     size, starts = parts * step, step * np.arange(parts)
     middle = math.log1p(0.5 * math.expm1(-step))
@@ -236,7 +240,7 @@ def _worst_of_a_step(deltas: Array, beyond: Array, masses: Array, slopes: Array)
     parts, number = masses.size, deltas.size
     padded = np.concatenate([beyond[beyond.size - parts :], deltas, np.zeros(parts)])
     worst = np.zeros_like(deltas)
-    # D at x - t + eps, and the amount by which it is larger at x - t, at both ends of a piece.
+    # D(x - t + eps), and the amount by which D(x - t) is larger, at both ends of a piece.
     far = padded[2 * parts : 2 * parts + number]
     gap = np.maximum(padded[parts : parts + number] - far, 0.0)
     for i, (mass, slope) in enumerate(zip(masses.tolist(), slopes.tolist(), strict=True), 1):
@@ -256,7 +260,8 @@ def _atoms_above(lattice: Lattice, deltas: Array) -> Atoms:
     places: Array = np.float64(lattice.step) * np.arange(deltas.size, dtype=np.float64)
     corners = _convex_minorant(places, deltas)
     x, delta = places[corners], deltas[corners]
-    # -dD / d e^x between corners. The Q-mass of a loss is the amount by which this falls there.
+    # The slopes are -dD / d(e^x) between corners. The Q-mass of a loss is the amount by which the slope falls at its
+    # corner.
     slopes = np.append(-np.diff(delta) * np.exp(-x[:-1]) / np.expm1(np.diff(x)), 0.0)
     masses = np.full(2 * deltas.size - 1, _NONE)
     last = deltas.size - 1
@@ -318,7 +323,7 @@ def _from_below(lattice: Lattice) -> tuple[Array, Array]:
 def _atoms_below(step: float, deltas: Array, chances: Array) -> Atoms:
     """Return the pair of the largest of the lines through (e^x_j, D_j) with slopes -q_j, and of their mirror images."""
     chances = chances.copy()
-    # At 0 the mirror image of the first line may be the flatter one.
+    # At 0 the mirror image of the first line may be flatter than the line itself.
     chances[0] = min(chances[0], 1.0 - deltas[0] - chances[0])
     kept, starts = [0], [0.0]
     for j in range(1, deltas.size):

@@ -1,4 +1,6 @@
-"""The smallest rho of a mechanism's zCDP, from its moments: sup over x > 0 of K(x) / (x (x + 1)), rounded up."""
+"""This module finds the smallest rho of a mechanism's zCDP from its moments: sup over x > 0 of K(x) / (x (x + 1)),
+rounded up.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ def rho_of(loss: PrivacyLoss) -> float:
 
 
 def least_rho_of(loss: PrivacyLoss) -> float:
-    """Return the same number, rounded down, as some tilt attains it. The loss must say how far its moments are rounded
-    up.
+    """Return the smallest rho of `rho_of`, rounded down. The loss must say how far its moments are rounded up.
 
-    K at any one tilt bounds rho from below, and K is at least its number here less `PrivacyLoss.moments_within`.
+    K at any one tilt bounds rho from below. The true K is at least the computed K less the relative amount
+    `PrivacyLoss.moments_within`.
     """
     assert loss.moments_within is not None, "a moment that is only a bound attains nothing"
     return _rho_of(loss)[0] * (1.0 - loss.moments_within)

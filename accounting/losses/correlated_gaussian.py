@@ -1,4 +1,5 @@
-"""Noise that is correlated over steps: one Gaussian mechanism for a record's steps, or a sampled one for each cycle.
+"""This module accounts noise that is correlated over steps, as one Gaussian mechanism or as a sampled one for each
+cycle.
 
 The run releases C G + s Z (`accounting.events.correlated_gaussian`), with sums that may depend on all earlier releases.
 
@@ -44,7 +45,9 @@ from accounting.losses.rules import MechanismRules, rules_for
 @rules_for(InverseSquareRootGaussian)
 @rules_for(BufferedGaussian)
 class CorrelatedRules(MechanismRules[Correlated]):
-    """A list of events is resolved before it is accounted, so only a single step of these mechanisms occurs here."""
+    """The rules of correlated noise. A list of events is resolved before it is accounted, so only single steps occur
+    here.
+    """
 
     def loss(self, mechanism: Correlated, sensitivity: float) -> GaussianLoss:
         return GaussianLoss(sensitivity * mechanism.sensitivity(FULL_BATCH, 1) / mechanism.noise_multiplier)

@@ -45,19 +45,20 @@ Array = NDArray[np.float64]
 
 #: The largest deviation, in grid steps, at which the atoms are enumerated.
 MOST_ENUMERATED = 2000.0
-#: The smallest deviation, in grid steps, from which on sums of discrete Gaussians are discrete Gaussians.
+#: The smallest deviation, in grid steps, at which sums of discrete Gaussians count as discrete Gaussians.
 LEAST_SUMMED = 3.0
-#: c, in grid steps.
+#: The deviation c of the added Gaussian noise, in grid steps (see the module's docstring).
 _SMOOTHING = 1.5
-#: The number of deviations beyond which there is no mass in double precision.
+#: The number of standard deviations beyond which the law has no mass in double precision.
 _REACH = 38.7
 _ULP = 2.0**-52
 
 
 @rules_for(DiscreteGaussian)
 class DiscreteGaussianRules(MechanismRules[DiscreteGaussian]):
-    """Rules of discrete Gaussians: they have a Gaussian's rho, but are less private, so they have no cost in
-    gaussian_dp budgets."""
+    """The rules of discrete Gaussians. They have a Gaussian's rho but are less private, so they have no cost in
+    gaussian_dp budgets.
+    """
 
     linear_in_order = True
 
@@ -95,7 +96,9 @@ class DiscreteGaussianLoss(AtomicLoss):
         return Atoms(exponents - log_total, k * (y + 0.5 * k) / s**2)
 
     def repeated(self, count: int) -> tuple[PrivacyLoss, int]:
-        """Return ``count`` steps as one, if sums of such noise are again such noise."""
+        """Return ``count`` steps as one step if sums of such noise have the same kind of law; otherwise return them
+        unchanged.
+        """
         if self.deviation < LEAST_SUMMED:
             return self, count
         return _loss(self.deviation * math.sqrt(count), self.shift * count), 1
@@ -105,7 +108,7 @@ class DiscreteGaussianLoss(AtomicLoss):
         return _log_moment(self.deviation, self.shift, tilts)
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
-        """Return where the loss lies. The law is subgaussian: P(y >= m) <= e^(-m^2 / (2 s^2))."""
+        """Return the interval in which the loss lies. The law is subgaussian: P(y >= m) <= e^(-m^2 / (2 s^2))."""
         reach = math.sqrt(-2.0 * log_mass) * self.deviation
         centre, mass = 0.5 * self.shift, math.exp(log_mass)
         scale = self.shift / self.deviation**2
@@ -120,7 +123,8 @@ class DiscreteGaussianLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class FineGaussianLoss(PrivacyLoss):
-    """The loss of discrete Gaussian noise whose grid is far finer than the noise: two Gaussian pairs enclose it.
+    """The loss of discrete Gaussian noise whose grid is far finer than the noise. Two Gaussian pairs bound it, from
+    above and below.
 
     Attributes:
         deviation, shift: As in `DiscreteGaussianLoss`.

@@ -24,7 +24,7 @@ from accounting.losses.privacy_loss import GroupStep
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.units import Between, exact, exactly
 
-#: The most losses that are told apart if a group moves.
+#: The largest shift of a group, in grid steps, for which every loss is kept apart.
 _MOST_ATOMS = 50_000
 
 
@@ -57,7 +57,7 @@ class DiscreteLaplaceLoss(AtomicLoss):
 
     @property
     def zcdp_rho(self) -> float:
-        """Smallest rho of its zCDP, rounded up."""
+        """The smallest rho of the mechanism's zCDP, rounded up."""
         return rho_of(self)
 
     @property
@@ -73,11 +73,15 @@ class DiscreteLaplaceLoss(AtomicLoss):
         return less_rounding(self.gaussian_mu)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
-        worst.
+        """Return the loss of a group of ``size`` records, which can shift the sum ``size`` times as far as one record.
 
-        A group that moves by very many grid steps is charged for fewer losses. The law's own losses refine them:
-        between two losses the profile is linear in e^eps, and the law's own profile is convex.
+        The pair consists of the law and its shift by ``size`` times the distance. The law is log-concave, so no smaller
+        shift costs more. Records that all move the sum the same way attain this loss.
+
+        If the shift has more than `_MOST_ATOMS` grid steps, a pair with fewer losses bounds the group instead. It has
+        the same largest loss, and its losses are a part of the group's true losses. At these losses both profiles
+        agree. Between two of them, the profile of the bound is linear in e^eps, and the true profile is convex, so the
+        bound is never lower.
         """
         exact = size * self.shift <= _MOST_ATOMS
         shift = size * self.shift if exact else self.shift

@@ -1,4 +1,5 @@
-"""A record that takes another one's place in the batch, against a null record that only makes the place empty.
+"""This module compares a record that takes another record's place in the batch with a null record that leaves the place
+empty.
 
 s = noise multiplier, r = probability that this happens. The sum is a + w if the record or the null record is outside
 the batch, a + u if the record is inside, and a + v if the null record is inside: u = x - w, v = -w for the record's
@@ -39,16 +40,17 @@ from accounting.losses.support import Support
 
 Array = NDArray[np.float64]
 
-#: The digits of a moment's quadrature: far more than the rounding of its sum, so small moments keep their digits.
+#: The digits of a moment's quadrature. They are far more than the rounding of the sum allows, so small moments keep
+#: their digits.
 _MOMENT_DIGITS = 70.0
-#: Cells of the attained pair, and standard deviations on either side beyond which there are none.
+#: The number of cells of the attained pair, and the number of standard deviations on either side that the cells cover.
 _CELLS, _REACH = 2000, 12.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 @dataclass(frozen=True, slots=True)
 class DisplacementLoss(PrivacyLoss):
-    """One step under replace_special; the record's law against the null record's is called the remove direction.
+    """One step under replace_special. The remove direction has the record's law as P and the null record's law as Q.
 
     Attributes:
         noise_multiplier: The noise multiplier s.
@@ -69,7 +71,9 @@ class DisplacementLoss(PrivacyLoss):
         return PoissonGaussianLoss(self.noise_multiplier, self.probability)
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return the larger direction's moment by its integrals, including the bound of their error."""
+        """Return the moment of the larger direction, computed by integrals and rounded up by the bound of their
+        error.
+        """
         return np.maximum(self._moment_ends(tilts, remove=True)[1], self._moment_ends(tilts, remove=False)[1])
 
     def least_log_moment(self, tilts: Array) -> Array:
@@ -117,7 +121,10 @@ class DisplacementLoss(PrivacyLoss):
         return 1.0 / self.noise_multiplier
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Return M(z) = 1 + E_Q[(f^(z+1) - f) 1{f > 1}] + E_0[(g^-z - 1) 1{g > 1}], f of A and Q its second, g of R.
+        """Return the step with M(z) = 1 + E_Q[(f^(z+1) - f) 1{f > 1}] + E_0[(g^-z - 1) 1{g > 1}].
+
+        f is the likelihood ratio of the pair A, Q is the second law of A, g is the likelihood ratio of the pair R, and
+        E_0 is the mean under N(0).
 
         Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
         """
@@ -142,7 +149,7 @@ def displaced_profile(s: float, r: float, epsilons: Array) -> Array:
     """
     log_k = math.log1p(-r) - math.log(r) - 1.0 / s**2
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
-        # k (e^eps - 1) over e^(2 eps), and over e^eps.
+        # The log of k (e^eps - 1) / e^(2 eps), from which e^y is computed without overflow.
         log_square = log_k + np.log(-np.expm1(-epsilons)) - epsilons
         root = np.sqrt(1.0 + 4.0 * np.exp(np.minimum(log_square, 600.0)))
         large = epsilons + np.where(log_square > 600.0, 0.5 * log_square, np.log(0.5 * (1.0 + root)))
@@ -164,8 +171,8 @@ def _log_displaced_ratio(s: float, r: float, x: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DisplacedCellsLoss(AtomicLoss):
-    """The loss of A if only the cell of the output is seen, one of two thousand: some neighbours cost this much in all
-    steps.
+    """The loss of A if only the cell of the output is seen, one of two thousand. Some neighbours cost at least this
+    much in all steps.
 
     All others' contributions agree and the record's is their opposite. Seeing only the cell is a post-processing, so
     compositions cost no more than those of A.
@@ -192,7 +199,8 @@ class DisplacedCellsLoss(AtomicLoss):
             for share, mean in zip(shares, (0.0, 1.0, 2.0), strict=True)
         )
         first, second = np.logaddexp(null, two), np.logaddexp(null, one)
-        # P's mass less Q's, over Q's: this keeps the digits of the difference if both are close.
+        # The change is P's mass less Q's, divided by Q's. It keeps the digits of the difference if both masses are
+        # close.
         near = np.abs(two - one) < 1.0
         change = np.exp(one - second) * np.expm1(np.where(near, two - one, 0.0))
         losses = np.where(near, np.log1p(change), first - second)

@@ -1,4 +1,6 @@
-"""A step that lies between two pairs: one that dominates it, and one that some neighbours attain."""
+"""This module defines the loss of a step that lies between two pairs: one that dominates it, and one that some
+neighbours attain.
+"""
 
 from __future__ import annotations
 
@@ -75,6 +77,8 @@ class EnclosedLoss(PrivacyLoss):
         return self.above.support(log_mass, remove=remove)
 
     def without_rare_branches(self, mass: float) -> tuple[PrivacyLoss, float]:
-        """Leave out branches of the dominating pair. The attained pair stays, since a list never costs less."""
+        """Leave out rare branches of the dominating pair. The attained pair is kept, because a list never costs
+        less.
+        """
         above, dropped = self.above.without_rare_branches(mass)
         return replace(self, above=above), dropped

@@ -1,4 +1,5 @@
-"""The exponential mechanism: its loss has bounded range, and every bound here follows from that.
+"""This module accounts the exponential mechanism. Its loss has bounded range, and every bound here follows from this
+fact.
 
 Candidate r is released with probability in proportion to e^(epsilon score(r) / (2 Delta)), where scores of neighbours
 differ by at most Delta. Log-likelihoods move by at most epsilon / 2, apart from a common constant, so the losses of two
@@ -42,7 +43,7 @@ Array = NDArray[np.float64]
 
 #: An allowance for the rounding of the closed forms below; see `test_exponential`.
 _ALLOWANCE = 1e-12
-#: The range below which eps^2 / 8 is the smallest rho up to a relative 1e-9.
+#: The range below which the smallest rho is eps^2 / 8, up to a relative error of 1e-9.
 _SMALL_RANGE = 1e-4
 #: The range beyond which a quadrature over the losses would take too many nodes.
 _LARGEST_RANGE = 1000.0
@@ -86,7 +87,8 @@ class BoundedRangeLoss(PrivacyLoss):
         return RandomizedResponseLoss(0.5 * self.epsilon)
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return x (S(x h + h) - S(x h)) + S(h + x h) - S(h), S(y) = log(sinh(y) / y), h = eps / 2.
+        """Return the log-moment: x (S(x h + h) - S(x h)) + S(h + x h) - S(h), with S(y) = log(sinh(y) / y) and h = eps
+        / 2.
 
         Source: E e^(x L) = u^x (A - B u) / (e^eps - 1) with u = e^t, A = e^eps - e^(-x eps), B = 1 - e^(-x eps), is
         largest at u = x A / ((x + 1) B).
@@ -104,14 +106,15 @@ class BoundedRangeLoss(PrivacyLoss):
 
     @property
     def least_zcdp_rho(self) -> float:
-        """Return the rho that some tilt attains. For a short range it is eps^2 / 8, less a little more than the next
-        term."""
+        """Return a lower bound of the rho, which some tilt attains. For a short range it is eps^2 / 8, less a little
+        more than the next term of the series.
+        """
         if self.epsilon < _SMALL_RANGE:
             return self.zcdp_rho * (1.0 - self.epsilon**2)
         return least_rho_of(self)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Return (1 - e^((|x| - eps)/2))^2 / (1 - e^-eps)."""
+        """Return the excess at each x: (1 - e^((|x| - eps)/2))^2 / (1 - e^-eps), where eps is the range."""
         return self.dominating.excess(epsilons, remove=remove)
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
@@ -136,7 +139,7 @@ class BoundedRangePairLoss(PrivacyLoss):
         return self.epsilon
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return log [ sinh((2 x + 1) h) / ((2 x + 1) sinh h) ], h = eps / 2."""
+        """Return the log-moment: log [ sinh((2 x + 1) h) / ((2 x + 1) sinh h) ], with h = eps / 2."""
         half = 0.5 * self.epsilon
         return _growth(np.full_like(tilts, half), 2.0 * tilts * half) * (1.0 + _ALLOWANCE)
 
@@ -148,7 +151,8 @@ class BoundedRangePairLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep | None:
-        """Return a step of density e^(y/2) / (4 sinh(l/2)) between -l and l, without atoms.
+        """Return a step whose loss has the density e^(y/2) / (4 sinh(l/2)) between -l and l, without atoms. l is the
+        range.
 
         Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
         """

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism on full batches: N(mu, 1) against N(0, 1), exactly."""
+"""This module accounts the Gaussian mechanism on full batches exactly: N(mu, 1) against N(0, 1)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GaussianLoss(PrivacyLoss):
     moments_within = 1e-14
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return x (x + 1) mu^2 / 2."""
+        """Return the log-moment K(x) = x (x + 1) mu^2 / 2."""
         moment: Array = 0.5 * self.mu * self.mu * tilts * (tilts + 1.0) * (1.0 + 8.0 * _ULP)
         return moment
 
@@ -58,7 +58,7 @@ class GaussianLoss(PrivacyLoss):
         return GaussianStep(self.mu)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return the loss at k times the distance, which k records that agree attain."""
+        """Return the loss at ``size`` times the distance. Records that all move the sum the same way attain it."""
         return GroupStep(GaussianLoss(size * self.mu), is_exact=True)
 
     @property
@@ -68,8 +68,9 @@ class GaussianLoss(PrivacyLoss):
 
 @rules_for(Gaussian)
 class GaussianRules(MechanismRules[Gaussian]):
-    """The rules of Gaussian noise. Costs are rational; a sampled step costs as much as a full batch if no amplified
-    cost is known."""
+    """The rules of Gaussian noise. Costs are rational numbers. If no amplified cost is known, a sampled step costs
+    as much as a full batch.
+    """
 
     linear_in_order = True
     amplified_sums = False

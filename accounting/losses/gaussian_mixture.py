@@ -1,4 +1,4 @@
-"""Gaussian noise whose scale is itself drawn at random: with probability w_i the noise multiplier is s_i.
+"""This module accounts Gaussian noise whose scale is drawn at random: with probability w_i the noise multiplier is s_i.
 
 The draw does not depend on the data. The charged pair reveals the draw: N(mu_i, 1) against N(0, 1) with probability
 w_i, mu_i = sensitivity / s_i. So profile and moments are weighted sums (`accounting.losses.visible_mixture`). This is
@@ -26,13 +26,14 @@ from accounting.units import Between, exact, exactly
 
 @rules_for(GaussianMixture)
 class GaussianMixtureRules(MechanismRules[GaussianMixture]):
-    """The rules of mixtures. The branch of least noise, however rare, decides divergences at large orders; its Gaussian
-    dominates."""
+    """The rules of mixtures. Divergences at large orders depend on the branch with the least noise, even if it is
+    rare. The Gaussian with this noise dominates the mixture.
+    """
 
     amplified_sums = False
 
     def loss(self, mechanism: GaussianMixture, sensitivity: float) -> PrivacyLoss:
-        """Return the mixture's loss, or the Gaussian's if all branches are alike."""
+        """Return the mixture's loss. If all branches have the same noise, it is the loss of the Gaussian mechanism."""
         if len(set(mechanism.noise_multipliers)) == 1:
             return GaussianLoss(sensitivity / mechanism.least_noise)
         return VisibleMixtureLoss(
@@ -50,6 +51,6 @@ class GaussianMixtureRules(MechanismRules[GaussianMixture]):
 def poisson_mixture(
     mechanism: GaussianMixture, sampling: Poisson, relation: NeighboringRelation, sensitivity: float
 ) -> VisibleMixtureLoss:
-    """Mix the sampled pairs: the scale is drawn independently of the batch, and is seen."""
+    """Return the mixture of the sampled pairs. The scale is drawn independently of the batch and is seen."""
     branches = [sampled_loss(Gaussian(scale), sampling, relation, sensitivity) for scale in mechanism.noise_multipliers]
     return VisibleMixtureLoss(mechanism.probabilities, tuple(branches))

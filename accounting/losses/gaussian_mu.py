@@ -1,4 +1,6 @@
-"""The smallest mu of a bounded loss, from the point at which the trade-off function meets its mirror line."""
+"""This module finds the smallest mu of Gaussian DP for mechanisms with a bounded loss, from one point of the
+trade-off function.
+"""
 
 from __future__ import annotations
 
@@ -59,19 +61,22 @@ def mu_of_categorical_response(num_categories: int, flip_probability: float, aga
     log_k, log_p = math.log(num_categories), math.log(flip_probability)
     first = _quantile(-log_k if against_null else log_p - log_k)
     kept = (1.0 - flip_probability) + flip_probability / num_categories
-    # The logarithm of a probability near 1 has lost the digits of its complement.
+    # If ``kept`` is near 1, its logarithm has lost the digits of 1 - ``kept``, so the quantile of the complement is
+    # used.
     missed = -_quantile(math.log(kept)) if kept < 0.5 else _quantile(log_p + math.log(num_categories - 1) - log_k)
     return _mu_between(first, missed)
 
 
-#: The relative and the absolute error of quantiles.
+#: A bound of both the relative and the absolute error of a quantile.
 _QUANTILE_ALLOWANCE = 1e-13
 #: The largest absolute value of a quantile, because masses here are above e^-2000.
 _LARGEST_QUANTILE = 64.0
 
 
 def less_rounding(mu: float) -> float:
-    """Round a mu of `_mu_between` down: `_mu_between` adds a share of both quantiles, and may err by as much.
+    """Return a lower bound of the exact mu, given a mu that `_mu_between` has rounded up.
+
+    `_mu_between` adds an allowance for the errors of both quantiles. The same allowance covers the error below.
 
     >>> mu = mu_of_discrete_laplace(0.5, 3)
     >>> mu * (1 - 1e-10) < less_rounding(mu) < mu
@@ -85,8 +90,9 @@ def _quantile(log_probability: float) -> float:
 
 
 def _mu_between(first: float, second: float) -> float:
-    """Return mu of the Gaussian trade-off function through the point whose coordinates have these quantiles, rounded
-    up."""
+    """Return the mu, rounded up, of the Gaussian trade-off function through a point. The arguments are the quantiles
+    of its coordinates.
+    """
     return max(0.0, -math.fsum((first, second))) + _QUANTILE_ALLOWANCE * (1.0 + abs(first) + abs(second))
 
 

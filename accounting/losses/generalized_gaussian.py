@@ -1,5 +1,5 @@
-r"""The generalised Gaussian mechanism adds noise of density proportional to exp(-|z|_r^2 / (2 sigma^2)). It is
-accounted by Renyi divergence.
+r"""The generalised Gaussian mechanism adds noise with a density proportional to exp(-|z|_r^2 / (2 sigma^2)). It is
+accounted by Renyi divergences.
 
 Contributions are bounded in l_q, the dual of the norm l_p of the parameters, 1/p + 1/q = 1. The noise has the smooth
 norm l_r, which replaces l_q with the regularity constants (r - 1, kappa): see `regularity`. With sums at l_q distance

@@ -1,4 +1,4 @@
-"""Groups in batches of a fixed size: lower bounds, which some groups attain.
+"""This module computes lower bounds for groups in batches of a fixed size. Some groups attain them.
 
 All other records contribute -1. Let w_h be the probability that h records of the group are in the batch. Around a batch
 without any of them, the laws are
@@ -29,12 +29,12 @@ Array = NDArray[np.float64]
 
 #: The least number of cells, the least number of cells per deviation of the noise, and the largest number of cells.
 _CELLS, _PER_DEVIATION, _MOST_CELLS = 2000, 40.0, 20_000
-#: The deviations of Gaussian noise beyond which there are no cells, and the number of cells of Laplace noise in a
-#: distance of 2.
+#: The number of standard deviations that cells cover for Gaussian noise, and the number of cells within a distance of 2
+#: for Laplace noise.
 _REACH, _LAPLACE_CELLS = 12.0, 24
 #: If the group is replaced, numbers of hits that are less likely than this count as no hits.
 _RARE = 1e-40
-#: Losses up to this size have no part in the mirrored pair.
+#: Losses of at most this absolute value are left out of the mirrored pair.
 _SLIGHT = 1e-14
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -46,7 +46,7 @@ class GroupBatchLoss(AtomicLoss):
     Attributes:
         noise_multiplier: The noise multiplier s.
         hits: The law of the number of records of the group in the batch.
-        to_null: Whether the group becomes null; otherwise it is replaced.
+        to_null: Whether the records of the group become null records; otherwise they are replaced.
         laplace: Whether the noise is Laplace noise, and the group is replaced; otherwise the noise is Gaussian.
 
     Guarantees: attained_by_a_group: its profile is at most that of two data sets, in one order or the other.
@@ -69,7 +69,8 @@ class GroupBatchLoss(AtomicLoss):
             kept = losses > _SLIGHT
             log_masses, losses = log_masses[kept], losses[kept]
             mirrored = log_masses - losses
-            # The profile is convex at 0: P's mass of f > 1 and Q's add up to 1 at most.
+            # The masses above and below 0 add up to at most 1, because the profile is convex at 0. The rest is put at
+            # 0.
             at_zero = max(1.0 - math.fsum(np.exp(log_masses)) - math.fsum(np.exp(mirrored)), 1e-300)
             log_masses = np.concatenate([mirrored, [math.log(at_zero)], log_masses])
             losses = np.concatenate([-losses, [0.0], losses])
@@ -88,7 +89,7 @@ class GroupBatchLoss(AtomicLoss):
         return numbers[kept], weights[kept] * (1.0 - WEIGHT_ERROR)
 
     def _gaussian_cells(self) -> tuple[Array, Array]:
-        """Return log masses under the first law, and losses."""
+        """Return the log of each cell's mass under the first law, and the cell's loss."""
         s, (numbers, weights) = self.noise_multiplier, self._law()
         low, high = -_REACH * s, 2.0 * float(numbers[-1]) + _REACH * s
         cells = int(min(max(_CELLS, _PER_DEVIATION * (high - low) / s), _MOST_CELLS))
@@ -111,7 +112,7 @@ class GroupBatchLoss(AtomicLoss):
         log_mass, log_other = (np.logaddexp.reduce(each, axis=1) for each in (first, second))
         with np.errstate(over="ignore", invalid="ignore"):
             change = np.sum(np.exp(base - log_other[:, None]) * change, axis=1)
-            # If both laws are close, their difference keeps its digits.
+            # If both laws are close, the loss is computed from their difference, which keeps its digits.
             near_one = np.abs(change) < 0.3
             losses = np.where(near_one, np.log1p(np.where(near_one, change, 0.0)), log_mass - log_other)
         return log_mass, losses

@@ -1,4 +1,5 @@
-"""Poisson sampling of the Laplace mechanism for a group of k records: mixtures over how many of them are in the batch.
+"""This module accounts the Poisson-sampled Laplace mechanism for a group of k records, by mixtures over how many are in
+the batch.
 
 With w_h the binomial probabilities of h of k records, and L(m) the Laplace law of mean m,
 
@@ -41,9 +42,9 @@ from accounting.losses.ratio_quadrature import log_f
 
 Array = NDArray[np.float64]
 
-#: The number of cells in all, and the least number of cells in one step of the sum.
+#: The total number of cells, and the least number of cells in the distance by which one record moves the sum.
 _CELLS, _LEAST = 6000, 12
-#: The most cells times hits that are in memory at once.
+#: The largest number of (cells x hits) that are in memory at once.
 _BLOCK = 2_000_000
 
 
@@ -74,8 +75,9 @@ class GroupLaplaceLoss(AtomicLoss):
 
     @property
     def pure_epsilon(self) -> float:
-        """k times the largest loss of one record, rounded up: f(l)^k is the ratio if all records are drawn for
-        themselves."""
+        """k times the largest loss of one record, rounded up. The records are drawn independently, so the largest
+        ratio is f(l)^k.
+        """
         size, q = self.epsilon, self.sampling_probability
         one = log_f(size, q) - (log_f(-size, q) if self.replaced else 0.0)
         return self.group_size * (one * (1.0 + (8.0 + size) * 2.0**-52) + 5e-324)
@@ -100,7 +102,7 @@ class GroupLaplaceLoss(AtomicLoss):
         return Atoms(np.log(np.add.reduceat(p, starts)), losses[starts])
 
     def _losses(self, left: Array, right: Array, log_weights: Array) -> Array:
-        """Return the loss of each cell, given its ends; of a place, if both are the same."""
+        """Return the loss of each cell, given its two ends. If both ends are the same, it is the loss at this place."""
         rows = max(1, _BLOCK // self.group_size)
         parts = [
             self._log_ratio(left[start : start + rows], right[start : start + rows], log_weights, 1.0)
@@ -110,9 +112,10 @@ class GroupLaplaceLoss(AtomicLoss):
         return losses
 
     def _log_ratio(self, left: Array, right: Array, log_weights: Array, sign: float) -> Array:
-        """Return log of the mixture around h, or around -h for a negative sign, over the law around 0.
+        """Return the log ratio of a mixture to the law around 0. The mixture is around the places h, or -h if ``sign``
+        is negative.
 
-        Under replacement, return log of the first mixture over the second.
+        If the group is replaced, return the log ratio of the first mixture to the second.
         """
         means = sign * np.arange(self.group_size + 1.0)
         distances = np.minimum(np.abs(left[:, None] - means), np.abs(right[:, None] - means))
@@ -123,8 +126,9 @@ class GroupLaplaceLoss(AtomicLoss):
 
 
 def laplace_group(epsilon: float, sampling_probability: float, size: int, *, replaced: bool) -> GroupStep:
-    """Return the loss of a group of ``size`` records in one step. Both bounds are attained up to their small
-    distance."""
+    """Return the loss of a group of ``size`` records in one step, between an upper and a lower bound that are close
+    to each other.
+    """
     above, below = (GroupLaplaceLoss(epsilon, sampling_probability, size, replaced, upward) for upward in (True, False))
     return GroupStep(EnclosedLoss(above, below, above), is_exact=True)
 
@@ -133,7 +137,7 @@ def masses_between(edges: Array, means: Array, weights: Array, epsilon: float) -
     """Return the mixture's masses left of the first edge, between edges, and right of the last one."""
     distances = epsilon * (edges[:, None] - means)
     lengths = np.diff(distances, axis=0)
-    # Every mean is an edge, so each cell lies on one side of it.
+    # Every mean is an edge, so each cell lies entirely on one side of a mean.
     near = np.minimum(np.abs(distances[1:]), np.abs(distances[:-1]))
     inner = 0.5 * np.exp(-near) * -np.expm1(-lengths)
     ends = 0.5 * np.exp(-np.abs(distances[[0, -1]]))

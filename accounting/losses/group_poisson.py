@@ -1,4 +1,5 @@
-"""Poisson sampling of the Gaussian mechanism for a group of k records: mixtures over how many of them are in the batch.
+"""This module accounts the Poisson-sampled Gaussian mechanism for a group of k records, by mixtures over how many are
+in the batch.
 
 With w_h the binomial probabilities of h of k records, and all records of the group at contribution norm 1,
 
@@ -29,7 +30,7 @@ from accounting.losses.privacy_loss import GroupStep
 
 #: The most records of one group in one batch that are told apart; a profile is a sum with that many terms.
 MOST_HITS = 256
-#: For a group larger than `FEW_HITS`, the probability that a batch has more of its records than are told apart.
+#: For a group larger than `FEW_HITS`, the largest probability that a batch has more of its records than are told apart.
 _RARE = 1e-50
 
 
@@ -53,7 +54,7 @@ def group_poisson_loss(
         hits = max(1, int(np.argmax(enough)))
     h = np.arange(hits)
     odds = np.log((group_size - h) / (h + 1.0)) + math.log(sampling_probability) - math.log1p(-sampling_probability)
-    # The weights of larger numbers of hits are negligible beside 1.
+    # The weights of larger numbers of hits are negligible, so they are not rescaled to a sum of 1.
     log_weights = group_size * math.log1p(-sampling_probability) + np.concatenate([[0.0], np.cumsum(odds)])
     return HitsLoss(noise_multiplier, tuple(log_weights.tolist()), replaced)
 
@@ -61,7 +62,9 @@ def group_poisson_loss(
 def group_step(
     noise_multiplier: float, sampling_probability: float, group_size: int, *, replaced: bool
 ) -> GroupStep | None:
-    """Return the loss of a group's step, and the probability of a batch with more of the group than it covers."""
+    """Return the loss of a group's step, and the probability that a batch has more records of the group than the
+    loss covers.
+    """
     loss = group_poisson_loss(noise_multiplier, sampling_probability, group_size, replaced=replaced)
     if loss is None:
         return None
@@ -70,9 +73,9 @@ def group_step(
 
 
 def probability_of_some(single: float, size: int) -> float:
-    """Return the probability that a batch holds some of ``size`` records, rounded up.
+    """Return the probability that a batch holds at least one of ``size`` records, rounded up.
 
     Args:
-        single: The probability of one record; records are independent.
+        single: The probability that one record is in the batch. Records are sampled independently.
     """
     return min(1.0, -math.expm1(size * math.log1p(-single)) * (1.0 + 1e-14))

@@ -1,4 +1,5 @@
-"""A step of Gaussian noise in which h contributions of one direction are in the batch, with probability w_h.
+"""This module accounts a step of Gaussian noise whose batch holds h contributions of one direction with probability
+w_h.
 
 With the largest contributions, which are h times the bound, the pairs are
 
@@ -28,7 +29,7 @@ from accounting.losses.support import Support, mirrored
 
 Array = NDArray[np.float64]
 
-#: The tilts at which moments are tried, and the number of nodes.
+#: The tilts at which moments are computed, and the largest number of nodes.
 _TILTS, _MAX_NODES = np.geomspace(1e-3, 400.0, 70), 40_000
 _ALLOWANCE = 1e-9
 #: The largest number of hits whose moments are integrated; beyond it, a full batch bounds them.
@@ -69,7 +70,7 @@ class HitsLoss(PrivacyLoss):
 
     @cached_property
     def _hits(self) -> tuple[Array, Array]:
-        """h / s for every h up to H, and log w_h."""
+        """The means h / s for every h up to H, and the logs of the weights w_h."""
         return np.arange(self.most_hits + 1.0) / self.noise_multiplier, np.array(self.log_weights)
 
     @property
@@ -135,7 +136,7 @@ class HitsLoss(PrivacyLoss):
         worst = 0.0
         for power in (tilt + 1.0, -tilt):
             with np.errstate(over="ignore", invalid="ignore"):
-                # f has mean 1 under N(0), so every remaining term is nonnegative.
+                # f has mean 1 under N(0), so power (f - 1) can be subtracted. Every remaining term is nonnegative.
                 rest = np.expm1(power * logs) - power * np.expm1(logs)
                 small = float(np.sum(np.exp(log_weights) * np.maximum(rest, 0.0)))
             moment = math.log1p(small) if small < 1.0 else float(scipy.special.logsumexp(log_weights + power * logs))
@@ -192,7 +193,7 @@ class HitsLoss(PrivacyLoss):
         low = np.zeros_like(high)
         place = 0.5 * high
         for _ in range(70):
-            # Newton, and bisection where it would leave the bracket.
+            # This is Newton's method, with bisection where a Newton step would leave the bracket.
             (up, rise), (down, fall) = self._log_f(place), self._log_f(-place)
             gap = up - down - epsilons
             low, high = np.where(gap > 0.0, low, place), np.where(gap > 0.0, place, high)
@@ -207,7 +208,8 @@ class HitsLoss(PrivacyLoss):
         shares = np.exp(terms - scipy.special.logsumexp(terms, axis=1)[:, None])
         stick, last = np.zeros_like(high), shifts.size - 1
         for together in range(1, 2 * last + 1):
-            # h hits on one side and the rest of the hits on the other are this far apart, whatever h is.
+            # A place with h hits on one side and one with the other hits on the other side are equally far apart for
+            # every h.
             h = np.arange(max(0, together - last), min(last, together) + 1)
             parts = scaled_mills_difference(high[:, None] - shifts[h], together / self.noise_multiplier)
             stick += (shares[:, together - h] * parts) @ np.exp(logs[h])
@@ -217,7 +219,8 @@ class HitsLoss(PrivacyLoss):
         """Return z with log f(z) = eps: log f is convex, so Newton's steps stay above it from the first step on."""
         shifts, logs = self._hits
         if epsilons.size > _FEW:
-            # Many places: close to those of a table, which chords find from below.
+            # For many epsilons, the search starts at the places that chords of a table give. They are close, and below
+            # the true places.
             ends = self._place(np.array([epsilons.min(), epsilons.max()]))
             table = np.linspace(ends[0], ends[1], _TABLE)
             place: Array = np.interp(epsilons, self._log_f(table)[0], table)

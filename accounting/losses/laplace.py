@@ -1,4 +1,4 @@
-"""The Laplace mechanism on full batches: Laplace(1, b) against Laplace(0, b), exactly."""
+"""This module accounts the Laplace mechanism on full batches exactly: Laplace(1, b) against Laplace(0, b)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LaplaceLoss(PrivacyLoss):
     """Loss of two Laplace laws of scale b whose centres differ by the sensitivity.
 
     Attributes:
-        epsilon: Sensitivity over b, the largest loss, which is rounded.
+        epsilon: The largest loss, which is the sensitivity over b, rounded.
     """
 
     epsilon: float
@@ -62,7 +62,7 @@ class LaplaceLoss(PrivacyLoss):
 
     @property
     def zcdp_rho(self) -> float:
-        """Smallest rho of the mechanism's zCDP: eps + e^(-eps) - 1.
+        """The smallest rho of the mechanism's zCDP, which is eps + e^(-eps) - 1.
 
         Source: with w = order - 1/2 squared, the moment is the logarithm of an entire function of w of order 1/2 whose
         zeros are negative (eigenvalues of u'' = -theta^2 u, u(0) = 0, u'(1) = -(eps/2) u(1)), hence concave in w and
@@ -71,12 +71,14 @@ class LaplaceLoss(PrivacyLoss):
         """
         epsilon = self.epsilon
         if epsilon < 1e-2:
-            # Alternating series of e^-eps - 1 + eps, cut after a positive term: an upper bound.
+            # The alternating series of e^-eps - 1 + eps is cut after a positive term, which gives an upper bound.
             return epsilon**2 / 2 * (1 - epsilon / 3 * (1 - epsilon / 4 * (1 - epsilon / 5 * (1 - epsilon / 6))))
         return epsilon + math.expm1(-epsilon)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Return 1 - e^((eps' - eps)/2) for 0 <= eps' <= eps."""
+        """Return the excess at each eps', which is 1 - e^((eps' - eps)/2) for 0 <= eps' <= eps. eps is the largest
+        loss.
+        """
         profile = -np.expm1(0.5 * (np.minimum(np.abs(epsilons), self.epsilon) - self.epsilon))
         return mirrored(epsilons, profile)
 
@@ -88,7 +90,8 @@ class LaplaceLoss(PrivacyLoss):
         return mu_of_laplace(self.epsilon)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Return mass 1/2 at l, e^-l / 2 at -l, density e^((y - l)/2) / 4 between them.
+        """Return a step whose loss has mass 1/2 at l, mass e^-l / 2 at -l, and density e^((y - l)/2) / 4 between them.
+        l is ``epsilon``.
 
         |M(c + it)| falls slowly: compositions converge only with many steps, noise of another kind, or a window.
 
@@ -101,18 +104,19 @@ class LaplaceLoss(PrivacyLoss):
         return RatioStep((part,), ((0.5, size), (max(0.5 * math.exp(-size), 5e-324), -size)), 0.0, digits, 1.0, size)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return the loss at k times the distance, which k records that agree attain."""
+        """Return the loss at ``size`` times the distance. Records that all move the sum the same way attain it."""
         group = size * self.epsilon
         if group <= _LARGEST_FOR_GROUPS:
             return GroupStep(LaplaceLoss(group), is_exact=True)
-        # Beyond this, compositions of the pair are slow, and only the largest loss matters at any delta.
+        # Beyond this largest loss, compositions of the pair are slow, and only the largest loss matters at any delta.
         return GroupStep(RandomizedResponseLoss(group), is_exact=False)
 
 
 @rules_for(Laplace)
 class LaplaceRules(MechanismRules[Laplace]):
-    """The rules of Laplace noise: a sampled step costs no more than the unsampled step, or than any step with the same
-    largest loss."""
+    """The rules of Laplace noise. A sampled step costs at most as much as the unsampled step, and as any step with
+    the same largest loss.
+    """
 
     sums_epsilons = True
 

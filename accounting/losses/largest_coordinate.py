@@ -1,10 +1,10 @@
-"""A lower bound for shuffled epochs: the largest noisy sum of an epoch, if all other records pull the other way.
+"""This module gives a lower bound for shuffled epochs: the loss if only an epoch's largest noisy sum is seen.
 
-All other contributions are -e. A record of contribution e is in one batch of t: without it, each step's noisy sum is
-N(0, s^2) up to a public shift, and N(1, s^2) in the batch where the record is null. With it, that batch has N(2, s^2).
-If only the largest step is seen, its distribution functions are Phi(x/s)^(t-1) Phi((x-1)/s) and Phi(x/s)^(t-1)
-Phi((x-2)/s). If only its cell among finitely many is seen, they are a pair of atoms. An observer who sees less learns
-less, so compositions of this pair cost no more than shuffled epochs do.
+All other records contribute -e, for a unit vector e. A record of contribution e is in one batch of t: without it, each
+step's noisy sum is N(0, s^2) up to a public shift, and N(1, s^2) in the batch where the record is null. With it, that
+batch has N(2, s^2). If only the largest step is seen, its distribution functions are Phi(x/s)^(t-1) Phi((x-1)/s) and
+Phi(x/s)^(t-1) Phi((x-2)/s). If only its cell among finitely many is seen, they are a pair of atoms. An observer who
+sees less learns less, so compositions of this pair cost no more than shuffled epochs do.
 
 Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha & Zhang 2024, "How private are DP-SGD implementations?".
 """
@@ -23,7 +23,7 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: The number of cells, and their reach beyond the largest of t normal variables, in standard deviations.
+#: The number of cells, and the number of standard deviations that they reach beyond the largest of t normal variables.
 _CELLS, _REACH = 4000, 9.0
 
 

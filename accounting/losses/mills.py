@@ -1,4 +1,4 @@
-"""The Mills ratio m(x) = (1 - Phi(x)) / phi(x) and its differences, without cancellation.
+"""This module computes the Mills ratio m(x) = (1 - Phi(x)) / phi(x) and its differences, without cancellation.
 
 Every Gaussian profile here is a multiple of G(a, d) = phi(a) (m(a) - m(a + d)), d >= 0.
 """
@@ -19,12 +19,12 @@ _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 _FAR_LEFT = -9.0
 _ASYMPTOTIC = 50.0
 _SQRT_HALF = math.sqrt(0.5)
-#: The series about the middle ends when its terms are below this share of their sum.
+#: The series about the middle is cut where its terms fall below this share of their sum.
 _NEGLIGIBLE = 1e-18
 
 
 def mills(x: Array) -> Array:
-    """Return m(x) for x > -37 (below that it overflows)."""
+    """Return m(x) for x > -37; for smaller x it overflows."""
     ratio: Array = _SQRT_HALF_PI * scipy.special.erfcx(x / math.sqrt(2.0))
     return ratio
 
@@ -117,7 +117,9 @@ def _plain_mills(x: float) -> float:
 
 
 def _far_left(a: Array, d: float) -> Array:
-    """Return the difference for a < -9, where Phi(-a) is 1 to machine precision, as is Phi(-a-d) unless d is large."""
+    """Return the difference for a < -9. There Phi(-a) is 1 to machine precision, and so is Phi(-a-d) unless d is
+    large.
+    """
     exponent = d * (a + 0.5 * d)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         near: Array = -np.expm1(exponent)

@@ -1,4 +1,5 @@
-"""Poisson sampling of the Gaussian mechanism: the pair for each relation, its profile and the place of its loss.
+"""This module accounts the Poisson-sampled Gaussian mechanism: the pair for each relation, its profile and the place of
+its loss.
 
 s = noise multiplier, q = sampling probability, f(x) = 1 - q + q e^((2x-1)/(2 s^2)), x ~ N(0, s^2).
 
@@ -99,8 +100,10 @@ class PoissonGaussianLoss(PrivacyLoss):
         return GaussianPairStep(pairs, line_digits(log_count))
 
     def symmetrized_step(self, log_count: float) -> RatioStep:
-        """Return the step: y = (2x - 1) / (2 s^2) is N(-1/(2 s^2), 1/s^2) under Q, with the mass (1 - q) P(|N(0, 1)| <
-        1/(2s)) at 0.
+        """Return the step of the symmetrised pair, for contour integrals.
+
+        y = (2x - 1) / (2 s^2) is N(-1/(2 s^2), 1/s^2) under Q, and the loss has mass (1 - q) P(|N(0, 1)| < 1/(2s)) at
+        0.
         """
         s, q = self.noise_multiplier, self.sampling_probability
         log_scale = math.log(s) - 0.5 * math.log(2.0 * math.pi) - 0.125 / s**2
@@ -114,23 +117,28 @@ class PoissonGaussianLoss(PrivacyLoss):
         return symmetrized_gaussian_moment(self.noise_multiplier, self.sampling_probability, tilt)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return a mixture over the number of the group's records in the batch, if these numbers are told apart."""
+        """Return the loss of a group: a mixture over the number of its records in the batch.
+
+        If there are too many numbers to tell apart, the group counts as a single record that moves the sum ``size``
+        times as far.
+        """
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=False)
         if mixture is not None:
             return mixture
-        # If the batch holds records of the group, they move outputs by at most ``size`` times the distance of one
+        # If the batch holds records of the group, they move the sum by at most ``size`` times the distance of one
         # record.
         probability = probability_of_some(self.sampling_probability, size)
         return GroupStep(self.at_distance(size, probability), is_exact=False)
 
     @property
     def distance(self) -> float:
-        """The distance by which the record moves the sum, over the noise."""
+        """The distance by which one record moves the sum, divided by the noise's standard deviation."""
         return 1.0 / self.noise_multiplier
 
     def at_distance(self, times: int, probability: float) -> PoissonGaussianLoss | GaussianLoss:
-        """Return the loss of a record that is in the batch with a probability and moves the sum this many times as
-        far."""
+        """Return the loss of a record that is in the batch with ``probability`` and moves the sum ``times`` times as
+        far.
+        """
         noise = self.noise_multiplier / times
         return PoissonGaussianLoss(noise, probability) if probability < 1.0 else GaussianLoss(1.0 / noise)
 
@@ -211,8 +219,9 @@ class PoissonReplaceLoss(PrivacyLoss):
         return GaussianPairStep(pairs, line_digits(log_count))
 
     def for_group(self, size: int) -> GroupStep:
-        """Return a group's loss as `PoissonGaussianLoss.for_group` does, or a full batch's if hits are not told
-        apart."""
+        """Return a group's loss as `PoissonGaussianLoss.for_group` does. If hits are not told apart, the loss is
+        that of a full batch.
+        """
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=True)
         return mixture or GroupStep(GaussianLoss(2.0 * size / self.noise_multiplier), is_exact=False)
 
@@ -221,7 +230,9 @@ class PoissonReplaceLoss(PrivacyLoss):
 def poisson_gaussian(
     mechanism: Gaussian, sampling: Poisson, relation: NeighboringRelation, sensitivity: float
 ) -> PoissonGaussianLoss | PoissonReplaceLoss:
-    """Return the loss; under replace_one its pair has contributions of length 1 in opposite directions."""
+    """Return the loss. Under replace_one, the two records of its pair contribute vectors of length 1 in opposite
+    directions.
+    """
     noise, probability = mechanism.noise_multiplier, sampling.sampling_probability
     if relation is NeighboringRelation.REPLACE_ONE:
         return PoissonReplaceLoss(noise, probability)
@@ -232,14 +243,16 @@ def _log_f(x: float, s: float, q: float) -> float:
     a = (2.0 * x - 1.0) / (2.0 * s * s)
     if math.log(q) + a < 0.0:
         change = q * math.expm1(a)
-        # Near -1, log1p would lose the digits of 1 - q, which is nearly all of f there.
+        # If the change is near -1, log1p would lose the digits of 1 - q, which is then nearly all of f.
         return math.log1p(change) if change > -0.5 else math.log((1.0 - q) + q * math.exp(a))
     return math.log(q) + a + math.log1p((1.0 - q) / q * math.exp(-a))
 
 
 def _log1p_expm1_over(epsilons: Array, q: float) -> Array:
     """Return log(1 + (e^eps - 1)/q) for eps >= 0, without overflow."""
-    with np.errstate(over="ignore", divide="ignore"):  # for the branch that is not chosen
+    with np.errstate(
+        over="ignore", divide="ignore"
+    ):  # The warnings concern only the branch that `where` does not choose.
         small = np.log1p(np.expm1(epsilons) / q)
         large = epsilons - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-epsilons))
     return np.where(epsilons > 30.0, large, small)

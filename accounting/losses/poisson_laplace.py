@@ -1,4 +1,4 @@
-"""Poisson sampling of the Laplace mechanism: the pair for each relation, its profile and its moments.
+"""This module accounts the Poisson-sampled Laplace mechanism: the pair for each relation, its profile and its moments.
 
 l = 1 / noise multiplier, q = sampling probability, f(y) = 1 - q + q e^y; L(m) is the Laplace law of mean m and scale
 1/l, and H_g(P|Q) = integral of (dP - g dQ)_+.
@@ -56,7 +56,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
     """One step under add_or_remove_one or replace_special.
 
     Attributes:
-        epsilon: l, the sensitivity over the noise's scale: the largest loss without sampling.
+        epsilon: The largest loss without sampling: l, the sensitivity over the noise's scale.
         sampling_probability: The sampling probability q, below 1.
     """
 
@@ -69,7 +69,9 @@ class PoissonLaplaceLoss(PrivacyLoss):
 
     @property
     def pure_epsilon(self) -> float:
-        """log(1 + q (e^l - 1)), rounded up; the other direction's largest loss is smaller, as f(l) f(-l) >= 1."""
+        """log(1 + q (e^l - 1)), rounded up. The largest loss of the other direction is smaller, because f(l) f(-l)
+        >= 1.
+        """
         return _rounded_up(log_f(self.epsilon, self.sampling_probability), self.epsilon)
 
     def log_moment(self, tilts: Array) -> Array:
@@ -102,7 +104,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return Support(lower, upper, 0.0, 0.0) if remove else Support(-upper, -lower, 0.0, 0.0)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Return the loss log f under P = f Q, or -log f under Q.
+        """Return the step of one direction: its loss is log f under P = f Q, or -log f under Q.
 
         Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
         """
@@ -116,7 +118,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return RatioStep((part,), atoms, 0.0, digits, q, -low * (1.0 + 1e-14))
 
     def symmetrized_step(self, log_count: float) -> RatioStep:
-        """Return the upper half of the law; the mass at 0 is (1 - q)(1 - e^(-l/2))."""
+        """Return the step of the symmetrised pair, whose loss has mass (1 - q)(1 - e^(-l/2)) at 0."""
         size, q = self.epsilon, self.sampling_probability
         log_scale, high = -0.5 * size - math.log(4.0), log_f(size, q)
         parts = tuple(RatioPart(q, log_scale, 0.0, 0.0, size, upward=upward) for upward in (True, False))
@@ -134,12 +136,13 @@ class PoissonLaplaceLoss(PrivacyLoss):
 
     @property
     def distance(self) -> float:
-        """The distance by which the record moves the sum, over the scale of the noise."""
+        """The distance by which one record moves the sum, divided by the noise's scale."""
         return self.epsilon
 
     def at_distance(self, times: int, probability: float) -> PoissonLaplaceLoss | LaplaceLoss:
-        """Return the loss of a record that is in the batch with a probability and moves the sum this many times as
-        far."""
+        """Return the loss of a record that is in the batch with ``probability`` and moves the sum ``times`` times as
+        far.
+        """
         epsilon = times * self.epsilon
         return PoissonLaplaceLoss(epsilon, probability) if probability < 1.0 else LaplaceLoss(epsilon)
 
@@ -161,7 +164,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
         start = log_f(-lam, q)
         rise = math.exp(start) * np.expm1(np.maximum(epsilons, start) - start)
         root = np.sqrt(math.exp(-lam) + rise / q)
-        # Both roots vanish together only where the rise is 0.
+        # The denominator is 0 only where the rise is 0, too.
         before: Array = rise * root / np.maximum(root + math.exp(-0.5 * lam), 1e-300)
         return before
 
@@ -188,7 +191,8 @@ class PoissonLaplaceReplaceLoss(PrivacyLoss):
         return log_f(lam, q) - log_f(-lam, q)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Return losses log g on one half of the outcomes and -log g on the other, g = f / f(-l) at y in [-l, l].
+        """Return the step: its loss is log g on one half of the outcomes and -log g on the other, with g = f / f(-l) at
+        y in [-l, l].
 
         g is a sampled ratio of v = y + l in [0, 2 l], of probability q e^-l / f(-l); v has the density
         f(-l) e^(-v/2) / 4 and the mass f(-l) e^-l / 2 at the end, of the law under which the second half weighs.
@@ -205,15 +209,17 @@ class PoissonLaplaceReplaceLoss(PrivacyLoss):
     def log_moment(self, tilts: Array) -> Array:
         """Return log(1 + E f(-l) [g^(x+1) + g^-x - g - 1] over x > 0), g = f / f(-l), rounded up.
 
-        On x > 0 the loss is log g, on x < 0 minus that; g is itself a sampled ratio, of probability q e^-l / f(-l) and
-        of y + l in [0, 2 l].
+        The loss is log g where x > 0, and -log g at the mirror image. g is itself a sampled ratio: it has the sampling
+        probability q e^-l / f(-l) and the unsampled log-ratio y + l in [0, 2 l].
 
         Guarantees: moment_is_an_upper_bound.
         """
         return moments_at(tilts, lambda tilt: _replace_moment(self.epsilon, self.sampling_probability, tilt))
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Return lower bounds of the moments. The ratio has a smaller probability; see `_replace_moment`."""
+        """Return lower bounds of the moments. The sampled ratio in `_replace_moment` has a smaller probability than
+        the sampling probability.
+        """
         log_floor = log_f(-self.epsilon, self.sampling_probability)
         probability = self.sampling_probability * math.exp(-self.epsilon - log_floor)
         return least_moments_at(tilts, self.log_moment(tilts), probability)
@@ -253,7 +259,9 @@ def _replace_moment(lam: float, q: float, tilt: float) -> float:
 
 
 def _rounded_up(loss: float, lam: float) -> float:
-    """Return an allowance for the rounding of l, which its exponential magnifies, and of the logarithm."""
+    """Return an allowance for two rounding errors: that of l, which its exponential magnifies, and that of the
+    logarithm.
+    """
     return loss * (1.0 + (6.0 + lam) * _ULP) + 5e-324
 
 
@@ -261,7 +269,9 @@ def _rounded_up(loss: float, lam: float) -> float:
 def poisson_laplace(
     mechanism: Laplace, sampling: Poisson, relation: NeighboringRelation, sensitivity: float
 ) -> PoissonLaplaceLoss | PoissonLaplaceReplaceLoss:
-    """Return the loss; under replace_one its pair has contributions of length 1 in opposite directions."""
+    """Return the loss. Under replace_one, the two records of its pair contribute vectors of length 1 in opposite
+    directions.
+    """
     noise, probability = mechanism.noise_multiplier, sampling.sampling_probability
     if relation is NeighboringRelation.REPLACE_ONE:
         return PoissonLaplaceReplaceLoss(1.0 / noise, probability)

@@ -1,4 +1,4 @@
-"""Renyi moments of the Poisson-subsampled Gaussian, rounded up.
+"""This module computes the Renyi moments of the Poisson-subsampled Gaussian mechanism, rounded up.
 
 s = noise multiplier, q = sampling probability, f(x) = 1 - q + q e^((2x-1)/(2 s^2)), x ~ N(0, s^2); the tilt x of a
 moment is the Renyi order minus 1.
@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Every moment is enlarged by this much, relatively: more than the rounding of the sums below (sums of positive terms
-#: whose logarithms are below 2e5 in size and wrong by at most 4 ulp each).
+#: Every moment is enlarged by this relative amount. It exceeds the rounding of the sums below, whose terms are positive
+#: and have logarithms of less than 2e5 in absolute value, each wrong by at most 4 ulp.
 ALLOWANCE = 1e-9
-#: Beyond these limits the moment is reported as inf, which is sound.
+#: The largest order of a binomial sum, and the most nodes of a quadrature. Beyond these limits the moment is reported
+#: as inf, which is sound.
 MAX_BINOMIAL_ORDER = 65_536
 MAX_NODES = 200_000
 #: The most terms of binomial sums that are added up at once.
 MAX_TERMS = 1 << 17
-#: Below this, tilts that are not integers are integrated; above it the chord between integers is tight enough.
+#: Up to this number, moments at fractional tilts are integrated. Above it, the chord between neighbouring integers is
+#: tight enough.
 MAX_FRACTIONAL_TILT = 8.0
 
 _SHARES = np.geomspace(1e-4, 0.98, 96)
@@ -136,7 +138,8 @@ def _binomials(tilts: tuple[int, ...]) -> tuple[NDArray[np.int64], Array, Array,
 
 @lru_cache(maxsize=4096)
 def _integrated_ends(s: float, q: float, tilt: float) -> tuple[float, float]:
-    """Return the ends for any tilt, from 1 + E [f^p - 1 - p (f - 1)], p = tilt + 1 (convex in f, hence positive).
+    """Return both ends of the moment at any tilt, from 1 + E [f^p - 1 - p (f - 1)], p = tilt + 1. The bracket is convex
+    in f, hence positive.
 
     The trapezoid rule's error is bounded as in `_replace_ends`; |f(u+iy)| <= f(u) makes the L1 norm on the line
     Im x = y at most e^(y^2/(2 s^2)) (M + 1 + 2p). The bracket is at most f^p on the right, where the logarithm of the
@@ -186,7 +189,9 @@ def replace_moment(s: float, q: float, tilts: Array) -> Array:
 
 
 def least_replace_moment(s: float, q: float, tilts: Array) -> Array:
-    """Return lower bounds of the same moments: the integrals without their tails, less the rule's errors."""
+    """Return lower bounds of the moments of `replace_moment`: the integrals without their tails, less the rule's
+    errors.
+    """
     return np.array([_replace_ends(s, q, float(tilt))[0] for tilt in tilts.ravel()]).reshape(tilts.shape)
 
 
@@ -232,7 +237,7 @@ def _best_line(s: float, c: float, accuracy: float) -> tuple[float, float]:
 
 
 def _log_plus_one(log_excess: float) -> float:
-    """Return log(1 + e^log_excess); if that is tiny, e^log_excess, which is larger."""
+    """Return an upper bound of log(1 + e^log_excess). If it is tiny, the bound is e^log_excess."""
     return float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
 
 
@@ -257,7 +262,7 @@ def _plus_log(moment: float, log_error: float) -> float:
 def _log_f(x: Array, s: float, q: float) -> Array:
     a = (2.0 * x - 1.0) / (2.0 * s * s)
     change = q * np.expm1(np.minimum(a, -math.log(q)))
-    # Near -1, log1p would lose the digits of 1 - q, which is nearly all of f there.
+    # If the change is near -1, log1p would lose the digits of 1 - q, which is then nearly all of f.
     rest = np.log((1.0 - q) + q * np.exp(np.minimum(a, 0.0)))
     small = np.where(change > -0.5, np.log1p(np.maximum(change, -0.5)), rest)
     large = math.log(q) + a + np.log1p((1.0 - q) / q * np.exp(-np.maximum(a, 0.0)))
@@ -265,7 +270,7 @@ def _log_f(x: Array, s: float, q: float) -> Array:
 
 
 def _log_ratio(x: Array, s: float, q: float, difference: Array) -> Array:
-    """Return log f(x) - log f(-x), from the difference of the f where those of the logarithms would cancel."""
+    """Return log f(x) - log f(-x). Where the logarithms would cancel, it is computed from f(x) - f(-x)."""
     inside = np.minimum(x / s**2, 20.0)
     excess = 2.0 * q * math.exp(-0.5 / s**2) * np.sinh(inside)
     small = np.log1p(excess / (1.0 - q + q * np.exp(-inside - 0.5 / s**2)))

@@ -155,7 +155,7 @@ FROM_ABOVE = (
 def test_a_pair_that_nobody_attains_is_certified_from_above_alone(event: Event) -> None:
     answer = epsilon_for_delta((event,), REPLACE, 1e-6).value
     assert certify(AT_MOST, (event,), REPLACE, answer.upper, 1e-6)
-    with pytest.raises(NoCertificate, match="bounds these batches, and nobody attains it"):
+    with pytest.raises(NoCertificate, match="dominates these batches but is not attained"):
         certify(MORE_THAN, (event,), REPLACE, answer.lower, 1e-6)
 
 
@@ -186,7 +186,7 @@ def test_a_search_that_takes_too_many_nodes_is_given_up() -> None:
 def test_more_of_a_wider_pair_is_not_certified() -> None:
     events = (Event(Gaussian(6.0), WithoutReplacement(50, 5000), 2000),)
     answer = epsilon_for_delta(events, NULL, 1e-6).value
-    with pytest.raises(NoCertificate, match="a narrower pair under replace_special"):
+    with pytest.raises(NoCertificate, match="a wider dominating pair than these batches"):
         certify(MORE_THAN, events, NULL, answer.lower, 1e-6)
     # From above the wider pair dominates, too.
     assert certify(AT_MOST, events, NULL, 3.0 * answer.upper, 1e-6)

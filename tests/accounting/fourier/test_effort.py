@@ -64,7 +64,7 @@ def test_what_reaches_its_effort_holds_and_is_no_worse_than_moments(relation: Ne
     assert wide.value.lower <= tight.value.lower <= tight.value.upper <= wide.value.upper
     assert wide.value.upper <= epsilon_for_delta(FEW, relation, 1e-7, evaluators=QUICK_EVALUATORS).value.upper
     assert delta.value.lower <= 1e-7 <= delta.value.upper * (1.0 + 1e-6)
-    assert [warning for warning in wide.warnings if f"its effort of {LEAST} operations" in warning]
+    assert [warning for warning in wide.warnings if f"its limit of {LEAST} operations" in warning]
     assert not tight.warnings
 
 

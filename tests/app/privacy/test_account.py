@@ -342,5 +342,5 @@ def test_an_effort_is_kept_and_told(reader):
     wide = reader.post("/v1/account", json=few | {"effort": 2_000_000}).json()
     tight = reader.post("/v1/account", json=few).json()
     assert wide["epsilon"]["lower"] <= tight["epsilon"]["lower"] <= tight["epsilon"]["upper"] < wide["epsilon"]["upper"]
-    assert any("effort of 2000000 operations" in warning for warning in wide["warnings"])
+    assert any("limit of 2000000 operations" in warning for warning in wide["warnings"])
     assert_problem(reader.post("/v1/account", json=few | {"effort": 10}), 422, "invalid_request")
