@@ -67,7 +67,7 @@ def signed(root: dict[str, Any], client: TestClient, context: Context) -> list[t
 #: Statements, and what is named: the tree index of the entry, or None, and the reason.
 ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["UPDATE merkle_leaves SET entry_hash = (SELECT entry_hash FROM merkle_leaves WHERE tree_index = 3) "
-      "WHERE tree_index = 9"], 9, "another entry was put into the tree, at 9"),
+      "WHERE tree_index = 9"], 9, "another entry was put into the tree at this place, 9"),
     (["DELETE FROM merkle_leaves WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
     (["DELETE FROM merkle_leaves WHERE tree_index = 33"], 33, "the entry is not in the tree"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
@@ -75,7 +75,7 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9",
       "UPDATE merkle_leaves SET tree_index = 9 WHERE tree_index = 10",
       "UPDATE merkle_leaves SET tree_index = 10 WHERE tree_index = 100"], None, "the row of the tree differs from"),
-    (["UPDATE merkle_trees SET size = 33"], None, "the row of the tree differs from what its 34 leaves make"),
+    (["UPDATE merkle_trees SET size = 33"], None, "the row of the tree differs from what its 34 leaves give"),
     (["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"], None, "the row of the tree differs from"),
     (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in it, and"),
     (["DELETE FROM merkle_trees"], None, "the row of the tree is missing"),
@@ -188,7 +188,7 @@ def test_a_changed_node_is_named_and_nothing_is_signed(
     assert first_bad(context.database).reason == reason
     answer = client.get("/v1/ledger/checkpoint")
     assert_problem(answer, 409, "ledger_not_consistent")
-    assert "the first 601 entries of the tree do not make the root that was kept" in answer.json()["detail"]
+    assert "the first 601 entries of the tree do not give the root that was kept" in answer.json()["detail"]
     attacks.run(context.database, "DELETE FROM merkle_nodes")
     assert first_bad(context.database).reason == reason.replace("256 to 511", "0 to 255")
     assert "has nodes that are missing" in client.get("/v1/ledger/checkpoint").json()["detail"]
@@ -234,7 +234,7 @@ def cheaper(rows: Rows) -> Rows:
 
 #: What somebody does who has the database, the code and the server's key.
 REWRITES: dict[str, tuple[Callable[[Rows], Rows], str]] = {
-    "one is cheaper": (cheaper, "the first {size} entries are not those of the kept checkpoint"),
+    "one is cheaper": (cheaper, "the first {size} entries differ from the entries of the kept checkpoint"),
     "the last is gone": (lambda rows: rows[:-1], "has {size} entries, and the tree {fewer}: some are missing"),
 }
 
@@ -332,7 +332,7 @@ STUCK: dict[str, tuple[list[str], str]] = {
     ),
     "no frontier": (
         ["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"],
-        "the row of the tree differs from what its 34 leaves make",
+        "the row of the tree differs from what its 34 leaves give",
     ),
     "a trigger of somebody else": ([], "the entries cannot be given their places in the tree"),
 }

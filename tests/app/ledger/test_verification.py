@@ -239,7 +239,7 @@ def test_a_tree_is_verified_alone(root: dict[str, Any], client: TestClient, data
         "budget_id": other["id"],
         "sequence": None,
         "leaf_index": None,
-        "reason": "the column name of its row is not what the entries amount to",
+        "reason": "the column name of its row is not what the entries add up to",
     }
     assert whole["head"] is None
     tree = client.post("/v1/ledger/verify", json={"budget_id": child["id"]}).json()
