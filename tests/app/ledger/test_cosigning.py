@@ -332,8 +332,8 @@ def test_settings_that_name_what_cannot_be_are_refused(context: Context, one: Se
         (named(context, one, same_key), "the same key"),
         (named(context, one, same_name), "the same name"),
         (named(context, of_log), "not a public key of a witness"),
-        (named(context, one, witness_quorum=2), "2 witnesses must cosign, but there are only 1"),
-        (named(context, witness_quorum=1), "1 must cosign, and there are 0"),
+        (named(context, one, witness_quorum=2), "2 must cosign, but there are only 1"),
+        (named(context, witness_quorum=1), "1 must cosign, but there are only 0"),
     ):
         with pytest.raises(WrongWitnesses, match=reason):
             witnesses_of(wrong.settings)
@@ -360,7 +360,7 @@ def test_the_command_line_asks_for_cosignatures(api: Api, context: Context, serv
     both = (*verify, "--witness", str(two.key))
     assert ok(context.settings, *verify).startswith("valid")
     assert "the checkpoint needs 2 cosignatures and has 1; missing: two.example/w" in refused(context.settings, *both)
-    assert "it takes 2 cosignatures" in refused(context.settings, *both, "--quorum", "2")
+    assert "the checkpoint needs 2 cosignatures" in refused(context.settings, *both, "--quorum", "2")
     assert ok(context.settings, *both, "--quorum", "1").startswith("valid")
     assert "--quorum is 3" in refused(context.settings, *both, "--quorum", "3")
     assert "--quorum is 1, and --witness names 0" in refused(

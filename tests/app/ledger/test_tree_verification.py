@@ -77,11 +77,11 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
       "UPDATE merkle_leaves SET tree_index = 10 WHERE tree_index = 100"], None, "the row of the tree differs from"),
     (["UPDATE merkle_trees SET size = 33"], None, "the row of the tree differs from what its 34 leaves give"),
     (["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"], None, "the row of the tree differs from"),
-    (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in it, and"),
+    (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in the tree, but"),
     (["DELETE FROM merkle_trees"], None, "the row of the tree is missing"),
     (["UPDATE merkle_trees SET ledger_id = 'led_other'"], None, "the checkpoint 1 differs from what was signed"),
     (["DELETE FROM merkle_checkpoints WHERE number = 2"], None, "the checkpoint 2 is missing"),
-    (["DELETE FROM merkle_checkpoints WHERE number = 3"], None, "the checkpoint 3 is missing: 3 were signed"),
+    (["DELETE FROM merkle_checkpoints WHERE number = 3"], None, "the checkpoint 3 is missing: 3 checkpoints were signed"),
     (["UPDATE merkle_checkpoints SET tree_size = 8 WHERE number = 1"], None, "the checkpoint 1 differs"),
     (["UPDATE merkle_checkpoints SET number = 9 WHERE number = 2",
       "UPDATE merkle_checkpoints SET number = 2 WHERE number = 3",
@@ -285,7 +285,7 @@ def test_every_earlier_checkpoint_is_one_that_the_tree_begins_with(
         assert verdict["tree"]["size"] == signed[-1].checkpoint.size + 3
     checkpoint = signed[0].checkpoint
     wrong = Checkpoint(checkpoint.origin, checkpoint.size, bytes(32))
-    assert "the first 28 entries are not those" in first_bad(context.database, wrong).reason
+    assert "the first 28 entries differ" in first_bad(context.database, wrong).reason
 
 
 def test_a_checkpoint_that_is_none_is_refused(
@@ -308,9 +308,9 @@ def test_nothing_is_signed_that_contradicts_what_was(
     """A smaller tree; another root of the same size; a larger tree that begins otherwise."""
     cases = {
         "UPDATE merkle_checkpoints SET tree_size = 35 WHERE number = 3": "35 entries was signed, and the tree has 34",
-        "UPDATE merkle_checkpoints SET tree_size = 33 WHERE number = 3": "the first 33 entries of the tree do not make",
+        "UPDATE merkle_checkpoints SET tree_size = 33 WHERE number = 3": "the first 33 entries of the tree do not give",
         "UPDATE merkle_checkpoints SET root_hash = (SELECT root_hash FROM merkle_checkpoints WHERE number = 1), "
-        "tree_size = 34 WHERE number = 3": "the first 34 entries of the tree do not make the root",
+        "tree_size = 34 WHERE number = 3": "the first 34 entries of the tree do not give the root",
     }
     for statement, reason in cases.items():
         attacks.run(context.database, statement)

@@ -162,7 +162,7 @@ def test_a_budget_has_an_id_or_a_name_of_its_own(client: Client, budget: str) ->
     y = X[:, 0] > 5
     for name, said in (
         ("twice", "2 budgets that this key reaches have the name"),
-        ("none has it", "no budget within reach"),
+        ("none has it", "this key reaches no budget"),
     ):
         with pytest.raises(ValueError, match=said):
             EpsilondClassifier(budget=name, classes=[False, True], **DECLARED).fit(X, y)
