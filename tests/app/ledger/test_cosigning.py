@@ -363,7 +363,7 @@ def test_the_command_line_asks_for_cosignatures(api: Api, context: Context, serv
     assert "the checkpoint needs 2 cosignatures" in refused(context.settings, *both, "--quorum", "2")
     assert ok(context.settings, *both, "--quorum", "1").startswith("valid")
     assert "--quorum is 3" in refused(context.settings, *both, "--quorum", "3")
-    assert "--quorum is 1, and --witness names 0" in refused(
+    assert "--quorum is 1, but --witness names only 0" in refused(
         context.settings, "verify", "--checkpoint", str(kept), "--quorum", "1"
     )
     assert "name one with --checkpoint" in refused(context.settings, "verify", "--witness", str(one.key))

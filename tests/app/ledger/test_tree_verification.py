@@ -77,15 +77,15 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
       "UPDATE merkle_leaves SET tree_index = 10 WHERE tree_index = 100"], None, "the row of the tree differs from"),
     (["UPDATE merkle_trees SET size = 33"], None, "the row of the tree differs from what its 34 leaves give"),
     (["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"], None, "the row of the tree differs from"),
-    (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in the tree, but"),
+    (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in the"),
     (["DELETE FROM merkle_trees"], None, "the row of the tree is missing"),
     (["UPDATE merkle_trees SET ledger_id = 'led_other'"], None, "the checkpoint 1 differs from what was signed"),
     (["DELETE FROM merkle_checkpoints WHERE number = 2"], None, "the checkpoint 2 is missing"),
-    (["DELETE FROM merkle_checkpoints WHERE number = 3"], None, "the checkpoint 3 is missing: 3 checkpoints were signed"),
+    (["DELETE FROM merkle_checkpoints WHERE number = 3"], None, "the checkpoint 3 is missing: 3"),
     (["UPDATE merkle_checkpoints SET tree_size = 8 WHERE number = 1"], None, "the checkpoint 1 differs"),
     (["UPDATE merkle_checkpoints SET number = 9 WHERE number = 2",
       "UPDATE merkle_checkpoints SET number = 2 WHERE number = 3",
-      "UPDATE merkle_checkpoints SET number = 3 WHERE number = 9"], None, "the checkpoint 3 is of a smaller tree"),
+      "UPDATE merkle_checkpoints SET number = 3 WHERE number = 9"], None, "the checkpoint 3 covers a smaller tree"),
     (["UPDATE merkle_checkpoints SET root_hash = (SELECT root_hash FROM merkle_checkpoints WHERE number = 1) "
       "WHERE number = 2"], None, "the checkpoint 2 differs from what was signed"),
     (["UPDATE merkle_checkpoints SET note = replace(note, '31', '32') WHERE number = 2"], None, "2 is not what was"),
@@ -235,7 +235,10 @@ def cheaper(rows: Rows) -> Rows:
 #: What somebody does who has the database, the code and the server's key.
 REWRITES: dict[str, tuple[Callable[[Rows], Rows], str]] = {
     "one is cheaper": (cheaper, "the first {size} entries differ from the entries of the kept checkpoint"),
-    "the last is gone": (lambda rows: rows[:-1], "has {size} entries, and the tree {fewer}: some are missing"),
+    "the last is gone": (
+        lambda rows: rows[:-1],
+        "has {size} entries, and the tree has only {fewer}: some entries are missing",
+    ),
 }
 
 

@@ -111,7 +111,7 @@ def test_a_deleted_entry_is_named_whichever_it_is(root: dict[str, Any], database
         attacks.rewrite_entries(database, lambda _, row=row: [other for other in rows if other is not row])  # type: ignore[misc]
         bad = first_bad(database)
         assert where(bad) == (row["budget_id"], row["sequence"], None)
-        assert bad.reason.startswith("the entry is missing")
+        assert "is missing" in bad.reason
     attacks.rewrite_entries(database, lambda _: rows)
     assert verdict_on(database).valid
 
