@@ -67,9 +67,7 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
     pointer: tuple[str, ...] = ("budget_id",)
     if isinstance(body, BudgetGoal):
         if budget_id is not None:
-            raise unprocessable(
-                "overdetermined", ("the target already names a budget; leave budget_id out"), "budget_id"
-            )
+            raise unprocessable("overdetermined", "the target already names a budget; leave budget_id out", "budget_id")
         budget_id, pointer = body.budget_id, ("target", "budget_id")
         charge_delta = None if body.charge is None else body.charge.delta
     relation = request.neighboring_relation

@@ -111,7 +111,7 @@ def _read(
         except (_Lost, EOFError, OSError):
             most = f"{MEMORY_BYTES / 2**30:g} GiB of memory or {SECONDS:g} s"
             raise refusal(
-                kind, ("not_readable", (f"reading the file took more than {most}, or made the reader crash"))
+                kind, ("not_readable", f"reading the file took more than {most}, or made the reader crash")
             ) from None
     if surplus := builder.surplus(first_row=1):
         raise cell_refusal(kind, surplus, names)

@@ -67,7 +67,7 @@ def limit_request_faults(session: Session, books: Books, root_id: str) -> Iterat
     for row in repository.limit_requests(session, root_id):
         values = expected.pop(row.id, None)
         if values is None:
-            yield row.budget_id, f"the limit request {row.id} was made by no entry"
+            yield row.budget_id, f"the limit request {row.id} has no entry that made it"
         elif (column := comparison.different(row, values)) is not None:
             reason = f"the column {column} of the limit request {row.id} differs from its entries"
             yield values["budget_id"], reason

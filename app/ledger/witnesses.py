@@ -77,7 +77,7 @@ def _read(given: str, quorum: int | None, fresh_s: float) -> Witnesses:
         raise WrongWitnesses(f"EPSILOND_WITNESSES: {error}.") from None
     if quorum is not None and quorum > len(keys):
         raise WrongWitnesses(
-            f"EPSILOND_WITNESS_QUORUM: {quorum} witnesses must cosign, but there are only {len(keys)}."
+            f"EPSILOND_WITNESS_QUORUM: {quorum} must cosign, but there are only {len(keys)} witnesses."
         )
     members = tuple(Witness(key, address.rstrip("/")) for key, address in zip(keys, words[1::2], strict=True))
     return Witnesses(members, len(members) if quorum is None else quorum, fresh_s)

@@ -45,7 +45,7 @@ def find_swept(body: Mapping[str, Any]) -> Swept:
     if len(found) > 1:
         places = " and ".join(".".join(path) for path, _ in found[:5])
         raise unprocessable(
-            "overdetermined", (f"only one field can be swept at a time; there are lists at {places}"), *found[1][0]
+            "overdetermined", f"only one field can be swept at a time; there are lists at {places}", *found[1][0]
         )
     path, values = found[0]
     return read_values(path, values)

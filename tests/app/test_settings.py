@@ -93,7 +93,7 @@ def test_a_fence_inside_the_ledgers_database_is_refused_without_its_password(
     monkeypatch.setenv("EPSILOND_FENCE", fence)
     with pytest.raises(ValidationError) as caught:
         Settings()
-    assert re.fullmatch("EPSILOND_FENCE: it is the ledger's own database; .*", settings_faults(caught.value))
+    assert re.fullmatch("EPSILOND_FENCE: this is the ledger's own database, .*", settings_faults(caught.value))
 
 
 def test_a_fence_is_a_file_or_a_database(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """A world: clients, processes and a database, and an auditor who looks at every commit.
 
 The auditor knows what was asked under each key, and applies it to the model at the moment of its commit. What the model
-answers must be what was recorded; what the entries amount to (`app.ledger.books`) must be what the tables have.
+answers must be what was recorded; what the entries add up to (`app.ledger.books`) must be what the tables have.
 """
 
 from __future__ import annotations
@@ -739,7 +739,7 @@ class World:
             found = tuple(row[name] for name in ("spent", "started", "pending", "overdrawn", "filter", "headroom"))
             said = (state.spent, state.started, state.pending, state.overdrawn, state.filter, state.headroom)
             if found != said or (row["sequence"], row["head_hash"]) != (head.sequence, head.hash):
-                raise Fault(f"the row of {budget_id} is not what its entries amount to")
+                raise Fault(f"the row of {budget_id} is not what its entries add up to")
             if self.model.used[budget_id] * UNIT != sum(state.used):
                 raise Fault(f"{budget_id} uses {state.used}, and the model says {self.model.used[budget_id]}")
             if sum(state.used) > state.filter.caps[0] and budget_id not in self.model.overdrawn:
@@ -757,7 +757,7 @@ class World:
                 raise Fault(f"the row of {reservation_id} is '{row['state']}', {held}; the model has {hold}")
         expected_rows = limit_request_rows(self.books)
         if tables.limit_requests != expected_rows:
-            raise Fault("the rows of requests for limits are not what their entries amount to")
+            raise Fault("the rows of requests for limits are not what their entries add up to")
         states_of = {each: row["state"] for each, row in tables.limit_requests.items()}
         if states_of != {each: request.state for each, request in self.model.requests.items()}:
             raise Fault("requests for limits are in other states than in the model")

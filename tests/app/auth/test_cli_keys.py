@@ -59,8 +59,8 @@ def test_a_key_of_some_budgets_that_ends_is_made_and_listed(context: Context, cl
         (("create", "--name", "x", "--scope", "analyst", "--budget", "bud_nothing"), "there is no budget"),
         (("create", "--name", "x", "--scope", "admin", "--budget", "bud_nothing"), "cannot be limited to some budgets"),
         (("create", "--name", "x", "--scope", "analyst", "--expires-in", "soon"), "such as 90d"),
-        (("create", "--name", "x", "--scope", "analyst", "--expires-in", "0"), "has ended"),
-        (("create", "--name", "x", "--scope", "analyst", "--expires-in", "9999d"), "3660d at most"),
+        (("create", "--name", "x", "--scope", "analyst", "--expires-in", "0"), "has already ended"),
+        (("create", "--name", "x", "--scope", "analyst", "--expires-in", "9999d"), "the most is 3660d"),
         (("rotate", "key_nothing"), "There is no key"),
         (("rotate", "key_nothing", "--overlap", "8d"), "7d at most"),
     ],
@@ -85,7 +85,7 @@ def test_a_key_is_rotated_into_a_file_of_its_own(context: Context, tmp_path: Pat
     assert new not in rotated.output
     for token in (created.token, new):
         assert service.authenticate(context, token) is not None
-    assert "good until" in run(context, "rotate", created.id).stderr
+    assert "is valid until" in run(context, "rotate", created.id).stderr
     last = run(context, "rotate", created.id, "--overlap", "0").stdout.strip()
     assert [service.authenticate(context, token) is None for token in (created.token, new, last)] == [True, True, False]
 

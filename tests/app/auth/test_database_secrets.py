@@ -234,7 +234,7 @@ def test_retiring_a_version_ends_what_is_under_it_and_nothing_else(admitted: Con
     assert service.retire(admitted, Purpose.KEYS, 1, revokes_keys=True).revoked == [unused.id]
     answers = [keys.authenticate(admitted, each) for each in (unused.token, used.token, overlapping.token, newer)]
     assert [answer is not None for answer in answers] == [False, True, False, True]
-    with pytest.raises(SecretRefused, match="no version 1"):
+    with pytest.raises(SecretRefused, match="No version 1"):
         service.retire(admitted, Purpose.KEYS, 1)
     service.admit(admitted)
     assert transparency.verify(admitted, "").valid, "both ends are entered"

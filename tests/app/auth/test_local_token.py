@@ -133,7 +133,7 @@ def test_a_calculation_that_names_what_is_stored_needs_the_token(anybody: TestCl
 def test_the_refusal_says_where_the_token_is_and_not_which_folder(anybody: TestClient, context: Context) -> None:
     refusal = anybody.get("/v1/budgets")
     detail = assert_problem(refusal, 401, "unauthenticated")["detail"]
-    assert "`local-token` in its data folder" in detail
+    assert "file `local-token`" in detail
     assert "curl -H @var/local-token" in detail
     assert str(context.settings.data_dir) not in refusal.text
     assert refusal.headers["www-authenticate"].startswith("Bearer ")

@@ -112,13 +112,16 @@ def test_a_whole_archive_is_read(tmp_path: Path) -> None:
         (lambda m: m.pop("manifest.json"), "no member 'manifest.json'"),
         (lambda m: m.pop("tables/budgets.ndjson"), "'tables/budgets.ndjson' is missing"),
         (lambda m: m.pop("files/models/run_a.npz"), "'files/models/run_a.npz' is missing"),
-        (lambda m: m.update({"files/models/more": b""}), "'files/models/more' is not in its manifest"),
+        (lambda m: m.update({"files/models/more": b""}), "'files/models/more' is not in the manifest"),
         (lambda m: m.update({"files/models/run_a.npz": FILE[:-1]}), "was changed"),
         (lambda m: m.update({"files/models/run_a.npz": FILE + b"x"}), "was changed"),
         (lambda m: m.update({"files/models/run_a.npz": FILE[:-1] + b"x"}), "was changed"),
         (lambda m: m.update({"files/models/run_a.npz": bytes(2**24)}), "was changed"),
         (lambda m: m.update({"tables/budgets.ndjson": ROWS[0]}), "was changed"),
-        (in_manifest(lambda m: m.update(version=2)), "backup of version 2, and this program reads version 1"),
+        (
+            in_manifest(lambda m: m.update(version=2)),
+            "backup has the format version 2, and this program reads version 1",
+        ),
         (
             in_manifest(lambda m: m.update(format="other")),
             "manifest does not have the form that this program writes: format",
@@ -185,7 +188,7 @@ def test_a_link_is_no_more_than_its_bytes(tmp_path: Path) -> None:
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(path, "a") as opened:
         opened.writestr(link, "/etc/passwd")
-    with pytest.raises(ArchiveRefused, match="'files/models/link' is not in its manifest"):
+    with pytest.raises(ArchiveRefused, match="'files/models/link' is not in the manifest"):
         read_all(path, path.read_bytes())
 
 

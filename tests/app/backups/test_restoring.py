@@ -194,7 +194,7 @@ def test_the_fence_of_another_ledger_is_refused_before_anything_is_written(home:
     there = home.elsewhere(tmp_path / "there")
     (there.folder / "fence").write_bytes((other.folder / "fence").read_bytes())
     before = contents(there)
-    with pytest.raises(RestoreRefused, match="The fence is that of the ledger led_"):
+    with pytest.raises(RestoreRefused, match="The fence belongs to the ledger led_"):
         there.restore(tmp_path / "b")
     assert contents(there) == before
 
@@ -262,7 +262,9 @@ def test_rows_that_do_not_fit_together_are_refused(
     home.save(tmp_path / "b")
     there = home.elsewhere(tmp_path / "there")
     before = contents(there)
-    with pytest.raises((ArchiveRefused, RestoreRefused), match=r"Its rows do not fit together|are not valid") as caught:
+    with pytest.raises(
+        (ArchiveRefused, RestoreRefused), match=r"The rows of the backup do not fit together|are not valid"
+    ) as caught:
         there.restore(tmp_path / "b")
     assert "bud_" not in str(caught.value).partition("budget bud_")[0]
     assert contents(there) == before

@@ -207,7 +207,7 @@ def test_a_wrong_request_is_the_endpoints_problem(reader: TestClient) -> None:
 def test_what_a_budget_has_left_is_for_its_server_to_say(command: str, named: dict[str, Any]) -> None:
     body = DP_SGD | named | ({"iterations": [1, 2]} if command == "sweep" else {})
     line = refused(command, "--request", "-", given=json.dumps(body))
-    assert f"send this request to its POST /v1/{command}." in line
+    assert f"send the request to the server's POST /v1/{command}." in line
 
 
 def test_nothing_is_written_or_read_but_the_request(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_a_file_with_more_rows_than_the_capacity_is_refused_to_its_owner(
     problem = assert_problem(refused, 422, "capacity_exceeded", "/metadata/capacity", "capacity_exceeded")
     # The owner alone sees it, and sees the number in the report of an upload that is taken, too.
     assert f"{fit + 1} rows" in problem["detail"]
-    assert f"a capacity of {fit}" in problem["detail"]
+    assert f"the capacity of the data set is {fit}" in problem["detail"]
     assert not list((context.settings.data_dir / "datasets").iterdir())
     with context.database.read() as session:
         assert session.execute(text("SELECT count(*) FROM idempotency_records")).scalar_one() == 0

@@ -310,7 +310,7 @@ def test_who_never_had_a_key_made_no_entry(lived_in: Service) -> None:
         entered = Registration(EntryKind.CHANGE, Subject.KEY, key.id, "key_nobody")
         registering.enter(session, context.clock(), [entered])
     bad = first_bad(context.database)
-    assert (bad.budget_id, bad.reason) == (REGISTER, "its principal key_nobody never had a key")
+    assert (bad.budget_id, bad.reason) == (REGISTER, "the principal key_nobody of the entry never had a key")
     assert bad.leaf_index is not None
 
 

@@ -61,7 +61,7 @@ def test_keys_are_those_of_other_programs() -> None:
     ],
 )
 def test_what_is_no_key_is_refused(text: str) -> None:
-    with pytest.raises(InvalidNote, match="it is not a public key of a ledger"):
+    with pytest.raises(InvalidNote, match="this is not a public key of a ledger"):
         VerifierKey.parse(text)
 
 
@@ -143,5 +143,5 @@ ROOT = base64.b64encode(STATE.root).decode()
     ],
 )
 def test_what_is_no_checkpoint_is_refused(note: str) -> None:
-    with pytest.raises(InvalidNote, match="it is no"):
+    with pytest.raises(InvalidNote, match="this is not a"):
         read_note(note)

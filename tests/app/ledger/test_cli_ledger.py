@@ -54,7 +54,9 @@ def test_books_are_verified_in_one_line(root: dict[str, Any], context: Context) 
     assert ok(context.settings, "verify").startswith(f"valid: {len(attacks.entries(context.database))} entries of 3 ")
     attacks.run(context.database, f"UPDATE budgets SET spent = '[1]' WHERE id = '{root['id']}'")
     line = refused(context.settings, "verify")
-    assert line == f"not valid: budget {root['id']}: the column spent of its row is not what the entries amount to\n"
+    assert (
+        line == f"not valid: budget {root['id']}: the column spent of the row differs from what the entries add up to\n"
+    )
 
 
 def test_certificates_are_verified_with_the_books(api: Api, context: Context, tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_lost_state_is_written_anew(root: dict[str, Any], context: Context) -> N
     attacks.run(context.database, "DELETE FROM reservations WHERE purpose = 'large'")
     line = refused(context.settings, "rebuild")
     assert line.startswith("epsilond: Nothing was changed: budget ")
-    assert ": it is missing: the budget's row says that entry " in line
+    assert ": the entry is missing: the budget's row says that entry " in line
     assert line.endswith(" is the last one. Restore a backup.\n")
 
 
@@ -234,7 +236,7 @@ def test_charges_of_older_engines_are_raised_and_never_lowered(api: Api, context
     assert api.rho(budget) == (pytest.approx(0.3 + 0.5 + 0.3 + 0.1), pytest.approx(0.6), pytest.approx(0.2))
     corrections = [entry for entry in api.entries(budget) if entry["kind"] == "correct"]
     assert {entry["reason"] for entry in corrections} == {
-        f"priced again: engine {ENGINE_VERSION} finds more than engine 1 did"
+        f"priced again: engine {ENGINE_VERSION} finds a higher price than engine 1 did"
     }
     assert {entry["principal_id"] for entry in corrections} == {"service"}
     again = ok(context.settings, "reprice")

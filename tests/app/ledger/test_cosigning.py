@@ -332,8 +332,8 @@ def test_settings_that_name_what_cannot_be_are_refused(context: Context, one: Se
         (named(context, one, same_key), "the same key"),
         (named(context, one, same_name), "the same name"),
         (named(context, of_log), "not a public key of a witness"),
-        (named(context, one, witness_quorum=2), "2 must cosign, and there are 1"),
-        (named(context, witness_quorum=1), "1 must cosign, and there are 0"),
+        (named(context, one, witness_quorum=2), "2 must cosign, but there are only 1"),
+        (named(context, witness_quorum=1), "1 must cosign, but there are only 0"),
     ):
         with pytest.raises(WrongWitnesses, match=reason):
             witnesses_of(wrong.settings)
@@ -350,7 +350,7 @@ def test_the_command_line_asks_for_cosignatures(api: Api, context: Context, serv
     context = named(context, one, two, witness_quorum=1)
     shown = run(context.settings, "witnesses")
     assert (shown.exit_code, "0 of 2 have cosigned lately; 1 must." in shown.output) == (1, True)
-    assert "No checkpoint is witnessed: 1 of 2" in refused(context.settings, "checkpoint", "--witnessed")
+    assert "There is no witnessed checkpoint: 1 of 2" in refused(context.settings, "checkpoint", "--witnessed")
     listed = json.loads(ok(context.settings, "witnesses", "--ask", "--json"))
     assert [each["result"] for each in listed["witnesses"]] == ["cosigned", "cosigned"]
     assert (listed["fresh"], listed["quorum"], listed["witnesses"][0]["tree_size"]) == (2, 1, 1)
@@ -359,11 +359,11 @@ def test_the_command_line_asks_for_cosignatures(api: Api, context: Context, serv
     verify = ("verify", "--checkpoint", str(kept), "--witness", str(one.key))
     both = (*verify, "--witness", str(two.key))
     assert ok(context.settings, *verify).startswith("valid")
-    assert "it takes 2 cosignatures and has 1; missing: two.example/w" in refused(context.settings, *both)
-    assert "it takes 2 cosignatures" in refused(context.settings, *both, "--quorum", "2")
+    assert "the checkpoint needs 2 cosignatures and has 1; missing: two.example/w" in refused(context.settings, *both)
+    assert "the checkpoint needs 2 cosignatures" in refused(context.settings, *both, "--quorum", "2")
     assert ok(context.settings, *both, "--quorum", "1").startswith("valid")
     assert "--quorum is 3" in refused(context.settings, *both, "--quorum", "3")
-    assert "--quorum is 1, and --witness names 0" in refused(
+    assert "--quorum is 1, but --witness names only 0" in refused(
         context.settings, "verify", "--checkpoint", str(kept), "--quorum", "1"
     )
     assert "name one with --checkpoint" in refused(context.settings, "verify", "--witness", str(one.key))
@@ -381,10 +381,10 @@ def test_a_quorum_is_of_keys_that_are_known(api: Api, context: Context, serve: S
     keys = [WitnessKey.parse(str(each.key)) for each in (one, two)]
     checkpoint, signatures = read_note(note)
     check_quorum(keys, 1, checkpoint, signatures)
-    with pytest.raises(InvalidNote, match=r"it takes 2 cosignatures and has 1; missing: two\.example/w"):
+    with pytest.raises(InvalidNote, match=r"the checkpoint needs 2 cosignatures and has 1; missing: two\.example/w"):
         check_quorum(keys, 2, checkpoint, signatures)
     doubled, signatures = read_note(note + note.rpartition("\n\n")[2].splitlines(keepends=True)[-1])
-    with pytest.raises(InvalidNote, match="it takes 2 cosignatures and has 1"):
+    with pytest.raises(InvalidNote, match="the checkpoint needs 2 cosignatures and has 1"):
         check_quorum(keys, 2, doubled, signatures)
     other = replace(checkpoint, root=bytes(32))
     with pytest.raises(InvalidNote, match=r"one\.example/w does not verify"):

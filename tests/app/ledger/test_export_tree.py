@@ -39,9 +39,18 @@ CHANGES: dict[str, tuple[Callable[[Entries], Any], str]] = {
         lambda lines: (lines[5].update(tree_index=5), lines[6].update(tree_index=4)),
         "the last line of the file gives another tree than the entries have",
     ),
-    "a place twice": (lambda lines: lines[6].update(tree_index=4), "its tree_index is 4, where 5 is the next place"),
-    "no place": (lambda lines: lines[6].update(tree_index=None), "its tree_index is 6, where 5 is the next place"),
-    "far away": (lambda lines: lines[6].update(tree_index=2**61), "its tree_index is 6, where 5 is the next place"),
+    "a place twice": (
+        lambda lines: lines[6].update(tree_index=4),
+        "the entry's tree_index is 4, but the next place in the tree is 5",
+    ),
+    "no place": (
+        lambda lines: lines[6].update(tree_index=None),
+        "the entry's tree_index is 6, but the next place in the tree is 5",
+    ),
+    "far away": (
+        lambda lines: lines[6].update(tree_index=2**61),
+        "the entry's tree_index is 6, but the next place in the tree is 5",
+    ),
     "beyond": (lambda lines: lines[6].update(tree_index=2**80), "its tree_index is not a place of an entry"),
     "negative": (lambda lines: lines[6].update(tree_index=-1), "its tree_index is not a place of an entry"),
     "a text": (lambda lines: lines[6].update(tree_index="5"), "line 7: the line is not an entry"),

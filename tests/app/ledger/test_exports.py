@@ -224,7 +224,7 @@ CUTS: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "half of it": (lambda lines: lines[: len(lines) // 2], "the file ends without its last line"),
     "in a line": (lambda lines: [*lines[:5], lines[5][:-30]], "line 6: the line is not a complete JSON object"),
     "the last new line": (lambda lines: [*lines[:-1], lines[-1][:-1]], "the line is not a complete JSON object"),
-    "no first line": (lambda lines: lines[1:], "line 1: it is not the first line of an export"),
+    "no first line": (lambda lines: lines[1:], "line 1: the line is not the first line of an export"),
     "more": (lambda lines: [*lines, lines[1]], "the file goes on after its last line"),
     "another kind of line": (lambda lines: [*lines[:4], b'{"a": 1}\n', *lines[4:]], "line 5: the line is not an entry"),
     "not an object": (

@@ -158,7 +158,7 @@ def test_a_tree_goes_on_from_its_frontier() -> None:
         assert again.root() == KEPT.tree.root()
         assert {(node.level, node.index): node.hash for node in completed}.items() <= KEPT.nodes.items()
         assert [node.index for node in completed] == [0, 1]
-    with pytest.raises(ValueError, match="a frontier of 2 hashes"):
+    with pytest.raises(ValueError, match="the frontier of a tree of 3 leaves must have 2 hashes"):
         Frontier(3, bytes(32))
 
 

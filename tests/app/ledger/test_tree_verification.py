@@ -67,7 +67,7 @@ def signed(root: dict[str, Any], client: TestClient, context: Context) -> list[t
 #: Statements, and what is named: the tree index of the entry, or None, and the reason.
 ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["UPDATE merkle_leaves SET entry_hash = (SELECT entry_hash FROM merkle_leaves WHERE tree_index = 3) "
-      "WHERE tree_index = 9"], 9, "another entry was put into the tree, at 9"),
+      "WHERE tree_index = 9"], 9, "another entry was put into the tree at this place, 9"),
     (["DELETE FROM merkle_leaves WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
     (["DELETE FROM merkle_leaves WHERE tree_index = 33"], 33, "the entry is not in the tree"),
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9"], None, "the place 9 of the tree is empty"),
@@ -75,17 +75,17 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["UPDATE merkle_leaves SET tree_index = 100 WHERE tree_index = 9",
       "UPDATE merkle_leaves SET tree_index = 9 WHERE tree_index = 10",
       "UPDATE merkle_leaves SET tree_index = 10 WHERE tree_index = 100"], None, "the row of the tree differs from"),
-    (["UPDATE merkle_trees SET size = 33"], None, "the row of the tree differs from what its 34 leaves make"),
+    (["UPDATE merkle_trees SET size = 33"], None, "the row of the tree differs from what its 34 leaves give"),
     (["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"], None, "the row of the tree differs from"),
-    (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in it, and"),
+    (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in the"),
     (["DELETE FROM merkle_trees"], None, "the row of the tree is missing"),
     (["UPDATE merkle_trees SET ledger_id = 'led_other'"], None, "the checkpoint 1 differs from what was signed"),
     (["DELETE FROM merkle_checkpoints WHERE number = 2"], None, "the checkpoint 2 is missing"),
-    (["DELETE FROM merkle_checkpoints WHERE number = 3"], None, "the checkpoint 3 is missing: 3 were signed"),
+    (["DELETE FROM merkle_checkpoints WHERE number = 3"], None, "the checkpoint 3 is missing: 3"),
     (["UPDATE merkle_checkpoints SET tree_size = 8 WHERE number = 1"], None, "the checkpoint 1 differs"),
     (["UPDATE merkle_checkpoints SET number = 9 WHERE number = 2",
       "UPDATE merkle_checkpoints SET number = 2 WHERE number = 3",
-      "UPDATE merkle_checkpoints SET number = 3 WHERE number = 9"], None, "the checkpoint 3 is of a smaller tree"),
+      "UPDATE merkle_checkpoints SET number = 3 WHERE number = 9"], None, "the checkpoint 3 covers a smaller tree"),
     (["UPDATE merkle_checkpoints SET root_hash = (SELECT root_hash FROM merkle_checkpoints WHERE number = 1) "
       "WHERE number = 2"], None, "the checkpoint 2 differs from what was signed"),
     (["UPDATE merkle_checkpoints SET note = replace(note, '31', '32') WHERE number = 2"], None, "2 is not what was"),
@@ -188,7 +188,7 @@ def test_a_changed_node_is_named_and_nothing_is_signed(
     assert first_bad(context.database).reason == reason
     answer = client.get("/v1/ledger/checkpoint")
     assert_problem(answer, 409, "ledger_not_consistent")
-    assert "the first 601 entries of the tree do not make the root that was kept" in answer.json()["detail"]
+    assert "the first 601 entries of the tree do not give the root that was kept" in answer.json()["detail"]
     attacks.run(context.database, "DELETE FROM merkle_nodes")
     assert first_bad(context.database).reason == reason.replace("256 to 511", "0 to 255")
     assert "has nodes that are missing" in client.get("/v1/ledger/checkpoint").json()["detail"]
@@ -234,8 +234,11 @@ def cheaper(rows: Rows) -> Rows:
 
 #: What somebody does who has the database, the code and the server's key.
 REWRITES: dict[str, tuple[Callable[[Rows], Rows], str]] = {
-    "one is cheaper": (cheaper, "the first {size} entries are not those of the kept checkpoint"),
-    "the last is gone": (lambda rows: rows[:-1], "has {size} entries, and the tree {fewer}: some are missing"),
+    "one is cheaper": (cheaper, "the first {size} entries differ from the entries of the kept checkpoint"),
+    "the last is gone": (
+        lambda rows: rows[:-1],
+        "has {size} entries, and the tree has only {fewer}: some entries are missing",
+    ),
 }
 
 
@@ -285,7 +288,7 @@ def test_every_earlier_checkpoint_is_one_that_the_tree_begins_with(
         assert verdict["tree"]["size"] == signed[-1].checkpoint.size + 3
     checkpoint = signed[0].checkpoint
     wrong = Checkpoint(checkpoint.origin, checkpoint.size, bytes(32))
-    assert "the first 28 entries are not those" in first_bad(context.database, wrong).reason
+    assert "the first 28 entries differ" in first_bad(context.database, wrong).reason
 
 
 def test_a_checkpoint_that_is_none_is_refused(
@@ -308,9 +311,9 @@ def test_nothing_is_signed_that_contradicts_what_was(
     """A smaller tree; another root of the same size; a larger tree that begins otherwise."""
     cases = {
         "UPDATE merkle_checkpoints SET tree_size = 35 WHERE number = 3": "35 entries was signed, and the tree has 34",
-        "UPDATE merkle_checkpoints SET tree_size = 33 WHERE number = 3": "the first 33 entries of the tree do not make",
+        "UPDATE merkle_checkpoints SET tree_size = 33 WHERE number = 3": "the first 33 entries of the tree do not give",
         "UPDATE merkle_checkpoints SET root_hash = (SELECT root_hash FROM merkle_checkpoints WHERE number = 1), "
-        "tree_size = 34 WHERE number = 3": "the first 34 entries of the tree do not make the root",
+        "tree_size = 34 WHERE number = 3": "the first 34 entries of the tree do not give the root",
     }
     for statement, reason in cases.items():
         attacks.run(context.database, statement)
@@ -332,7 +335,7 @@ STUCK: dict[str, tuple[list[str], str]] = {
     ),
     "no frontier": (
         ["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"],
-        "the row of the tree differs from what its 34 leaves make",
+        "the row of the tree differs from what its 34 leaves give",
     ),
     "a trigger of somebody else": ([], "the entries cannot be given their places in the tree"),
 }

@@ -111,7 +111,7 @@ def test_a_deleted_entry_is_named_whichever_it_is(root: dict[str, Any], database
         attacks.rewrite_entries(database, lambda _, row=row: [other for other in rows if other is not row])  # type: ignore[misc]
         bad = first_bad(database)
         assert where(bad) == (row["budget_id"], row["sequence"], None)
-        assert bad.reason.startswith("it is missing")
+        assert "is missing" in bad.reason
     attacks.rewrite_entries(database, lambda _: rows)
     assert verdict_on(database).valid
 
@@ -239,7 +239,7 @@ def test_a_tree_is_verified_alone(root: dict[str, Any], client: TestClient, data
         "budget_id": other["id"],
         "sequence": None,
         "leaf_index": None,
-        "reason": "the column name of its row is not what the entries amount to",
+        "reason": "the column name of the row differs from what the entries add up to",
     }
     assert whole["head"] is None
     tree = client.post("/v1/ledger/verify", json={"budget_id": child["id"]}).json()

@@ -261,7 +261,7 @@ def test_what_is_started_is_never_released(root: dict[str, Any], database: Datab
         return rechained(rows)
 
     attacks.rewrite_entries(database, released)
-    assert first_bad(database).reason == f"a reservation that is started takes no {kind}"
+    assert first_bad(database).reason == f"a reservation that is started cannot have the entry {kind}"
 
 
 def test_an_entry_about_nothing_is_named(root: dict[str, Any], database: Database) -> None:

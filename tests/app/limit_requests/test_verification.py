@@ -124,7 +124,7 @@ def test_a_second_decision_is_named(entered: People, database: Database) -> None
     [first, *_] = [row for row in attacks.entries(database) if row["kind"] == "ask"]
     asked = json.loads(bytes(first["canonical"]))["details"]["limit_request_id"]
     reason = forged(database, 8, to("details", "limit_request_id", value=asked))
-    assert reason == "8: a request for a limit that is approved takes no refuse"
+    assert reason == "8: a request for a limit that is approved cannot have the entry refuse"
 
 
 def test_lost_rows_are_written_anew(entered: People, database: Database) -> None:

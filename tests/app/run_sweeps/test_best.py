@@ -340,7 +340,7 @@ def test_private_data_need_a_time_to_release_at(service):
     for seconds in (0, 17):
         too_soon = service.ask(**noisy, release_after_s=seconds)
         assert_problem(too_soon, 422, "out_of_range", "/release_after_s")
-        assert "18 s at least" in too_soon.json()["detail"]
+        assert "at least 18 s" in too_soon.json()["detail"]
     assert service.get("/v1/run-sweeps")["items"] == []
 
 

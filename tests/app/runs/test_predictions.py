@@ -69,7 +69,7 @@ def test_columns_may_stand_in_another_order(quick, run):
     [
         (["a", "b"], "It lacks 'color'"),
         (["a", "b", "c"], "It lacks 'color'"),
-        (["a", "b", "color", "y"], "those 3 of the model's features, each once"),
+        (["a", "b", "color", "y"], "the 3 columns of the model's features, each once"),
         (["a", "b", "color", "color"], "each once"),
     ],
 )

@@ -38,11 +38,11 @@ def test_an_epoch_has_as_many_steps_as_batches_that_a_rate_was_made_from() -> No
     [
         (
             {"sample_rate": 64, "epochs": 1},
-            "sample_rate must be a number above 0 and at most 1, got 64: .* batch size over",
+            "sample_rate must be a number above 0 and at most 1, got 64: .* batch size divided by",
         ),
         ({"sampling_probability": 0.0, "steps": 1}, "sampling_probability must be a number above 0"),
         ({"sample_rate": 0.1, "sampling_probability": 0.1, "steps": 1}, "are the same number"),
-        ({"sample_rate": 0.1, "epochs": 1, "steps": 1}, "and not both: got 1 and 1"),
+        ({"sample_rate": 0.1, "epochs": 1, "steps": 1}, "not both; got 1 and 1"),
         ({"sample_rate": 0.1, "epochs": 0}, "epochs must be 1 or more"),
         ({"sample_rate": 0.1, "steps": 0}, "steps must be 1 or more"),
         ({"sample_rate": 0.1}, "the number of steps or, with a sample_rate, the number of epochs"),

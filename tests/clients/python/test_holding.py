@@ -465,7 +465,7 @@ def test_a_reservation_is_for_one_block(client: Client, budget: Budget) -> None:
     with client.guard(budget, **STEPS) as guard:
         steps = guard.steps(range(10))
         next(steps)
-    with pytest.raises(EpsilondError, match="is over"):
+    with pytest.raises(EpsilondError, match="its block has ended"):
         next(steps)
     with pytest.raises(EpsilondError, match="one block"), guard:
         pass

@@ -119,21 +119,27 @@ def test_every_form_of_the_same_rows_has_the_same_predictions(trained, name):
     [
         ([{"a": 1, "b": 0}], "row 0 lacks the columns 'color'"),
         ([{"a": 1, "b": 0, "color": "red", "c": 1}], "no columns 'c', which row 0 has"),
-        ({"a": [1], "b": [0], "color": ["red"], "y": ["low"]}, "leave them out; 'y' is what is predicted"),
+        (
+            {"a": [1], "b": [0], "color": ["red"], "y": ["low"]},
+            "leave them out; 'y' is the column that the model predicts",
+        ),
         ([{"a": 1, "b": 0, "color": "red"}, {"a": 1}], "row 1 lacks the columns 'color', 'b'"),
         ({"a": [1, 2], "b": [0], "color": ["red"]}, "as long as the others"),
         ({"a": [[1]], "b": [[0]], "color": [["red"]]}, "one-dimensional"),
         ([[1, "red"]], r"shape \(n, 3\), one column for each feature, not \(1, 2\)"),
         ([1, "red", 0], r"reshape\(1, -1\)"),
         ([[1, "red", 0], [1, "red"]], "every row must have as many cells"),
-        ([[1, "pink", 0]], "'color' has none of its declared categories in row 0: they are the texts 'red', 'green'"),
-        ([[1, 2, 0]], "'color' has none of its declared categories"),
-        ([["1", "red", 0]], "'a' holds numbers, and the cell in row 0 is not a number"),
-        ([[1, "red", None]], "'b' holds numbers"),
+        (
+            [[1, "pink", 0]],
+            "'color' has a cell in row 0 that is not one of its declared categories, which are the strings 'red'",
+        ),
+        ([[1, 2, 0]], "'color' has a cell in row 0"),
+        ([["1", "red", 0]], "'a' needs numbers, but the cell in row 0 is not a number"),
+        ([[1, "red", None]], "'b' needs numbers"),
         ([[1, "red", 0], [float("nan"), "red", 0]], "'a' has NaN or infinity in row 1"),
         ([[10**400, "red", 0]], "too large"),
-        (np.array([["1", "red", "0"]]), "'a' holds numbers, and these cells are of type <U3"),
-        (np.zeros((2, 3)), "'color' has none"),
+        (np.array([["1", "red", "0"]]), "'a' needs numbers, but these cells have the type <U3"),
+        (np.zeros((2, 3)), "'color' has a cell"),
         (np.zeros((2, 3, 1)), r"not \(2, 3, 1\)"),
         (pyarrow.table([[1], [2]], names=["a", "a"]), "the table has the columns 'a' more than once"),
     ],
@@ -184,7 +190,7 @@ def test_a_card_that_was_altered_is_told_and_a_file_without_one_is_read(quick): 
     weights = {name: np.array(array) for name, array in document.pop("parameters").items()}
     assert Model(document, weights).card["run_id"] == run["id"]
     better = document | {"card": document["card"] | {"statement": "The released model is (0, 0)-private."}}
-    with pytest.raises(ValueError, match=f"it was altered: download {run['id']} again"):
+    with pytest.raises(ValueError, match=f"it was altered: download the model of {run['id']} again"):
         Model(better, weights)
     older = {name: value for name, value in document.items() if not name.startswith("card")}
     assert Model(older, weights).card is None
@@ -198,7 +204,7 @@ def test_files_of_other_versions_are_told_apart(tmp_path):
         np.savez(content, **arrays)
         return content.getvalue()
 
-    with pytest.raises(ValueError, match="Download run_7 again"):
+    with pytest.raises(ValueError, match="Download the model of run_7 again"):
         Model.from_bytes(saved(weights=np.zeros(3), run_id=np.array("run_7")))
     newer = json.dumps({"format_version": 2, "features": [], "classes": []}).encode()
     with pytest.raises(ValueError, match="format_version 2, and this package reads 1"):

@@ -43,9 +43,9 @@ def test_a_name_stands_wherever_an_id_does(client: Client, named: Budget) -> Non
 
 
 def test_a_name_that_nobody_has_is_refused_with_the_closest_ones(client: Client, named: Budget) -> None:
-    with pytest.raises(ValueError, match=f"no budget within reach .* did you mean {named.name!r}"):
+    with pytest.raises(ValueError, match=f"this key reaches no budget .* did you mean {named.name!r}"):
         client.budgets.get(f"{named.name}x")
-    with pytest.raises(ValueError, match=r"client\.budgets\.list\(\) lists all within reach"):
+    with pytest.raises(ValueError, match=r"client\.budgets\.list\(\) lists all that this key reaches"):
         client.reservations.create("\N{SNOWMAN}" * 30, [gaussian(1.0)], purpose="p")
     with pytest.raises(NotFound):
         client.budgets.get("bud_doesnotexist")
@@ -53,7 +53,7 @@ def test_a_name_that_nobody_has_is_refused_with_the_closest_ones(client: Client,
 
 def test_a_name_of_several_budgets_is_refused_with_their_ids(client: Client, named: Budget) -> None:
     child = client.budgets.create(named.name, neighboring_relation="add_or_remove_one", filter=RHO, parent_id=named.id)
-    with pytest.raises(ValueError, match="2 budgets within reach are named") as refused:
+    with pytest.raises(ValueError, match="2 budgets that this key reaches have the name") as refused:
         client.guard(named.name, noise_multiplier=9.0, sampling={"kind": "full_batch"}, steps=1).__enter__()
     assert f"{named.id} (a root)" in str(refused.value)
     assert f"{child.id} (below {named.id})" in str(refused.value)
@@ -65,9 +65,9 @@ def test_a_data_set_is_named_as_a_budget_is(client: Client) -> None:
     made = client.datasets.generate(name=name, features=2, rows=20, seed=1)
     assert client.datasets.get(name) == client.datasets.get(made.id) == client.datasets.get(made)
     assert [each.version for each in client.datasets.versions(name)] == [1]
-    with pytest.raises(ValueError, match=f"no data set within reach .* did you mean {name!r}"):
+    with pytest.raises(ValueError, match=f"this key reaches no data set .* did you mean {name!r}"):
         client.datasets.get(f"{name}x")
     twin = client.datasets.generate(name=name, features=2, rows=20, seed=2)
-    with pytest.raises(ValueError, match="2 data sets within reach are named") as refused:
+    with pytest.raises(ValueError, match="2 data sets that this key reaches have the name") as refused:
         client.runs.create(model={"kind": "linear_regression"}, target={"kind": "zcdp", "rho": 1}, dataset_id=name)
     assert all(each.id in str(refused.value) for each in (made, twin))

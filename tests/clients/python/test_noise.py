@@ -73,7 +73,7 @@ def test_it_goes_on_bit_for_bit(taken: int) -> None:
     assert second.steps_left == 20 - taken
     for step in range(taken, 20):
         np.testing.assert_array_equal(second.draw(), expected[step])
-    with pytest.raises(ValueError, match="all 20 steps have their noise"):
+    with pytest.raises(ValueError, match="the noise of all 20 steps was drawn"):
         second.draw()
 
 
@@ -84,11 +84,11 @@ def test_it_goes_on_bit_for_bit(taken: int) -> None:
         ({"stddev": 1.0}, "stddev is"),
         ({"size": 6}, "size is"),
         ({"steps": 21}, "steps is"),
-        ({"earlier": []}, "must have the noise of 3 earlier steps, not of 0"),
+        ({"earlier": []}, "must have the noise of 3 earlier steps, but it has that of 0"),
         ({"step": 2}, "must have the noise of 2 earlier steps"),
         ({"step": 21}, "after 21 steps"),
         ({"earlier": [np.zeros(4)] * 3}, "must have the shape"),
-        ({"key": "00"}, "a key of 32 bytes, this one of 1"),
+        ({"key": "00"}, "must have 32 bytes, but this one has 1"),
     ],
 )
 def test_a_state_that_is_of_other_noise_or_not_whole_is_refused(changes: dict[str, Any], words: str) -> None:

@@ -255,7 +255,7 @@ def test_a_sampler_goes_on_from_its_state(sampler: Sampler) -> None:
     assert rest[:2] == drawn[18:]
     assert rest[2:] == list(first)
     assert len(rest) == 32
-    with pytest.raises(ValueError, match="all 50 steps are drawn"):
+    with pytest.raises(ValueError, match="all 50 steps were drawn"):
         iter(second)
 
 
@@ -327,7 +327,7 @@ def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
         ({"kind": "shuffled_epochs", "steps_per_epoch": 3}, "no sampler for shuffled_epochs"),
         (allocation | {"participations": 2}, "participations must be 1"),
         (cut | {"truncation": "arbitrary"}, "cut at random"),
-        (cut | {"dataset_size": 61}, "the event is of 61 records"),
+        (cut | {"dataset_size": 61}, "the event is for 61 records"),
     ):
         with pytest.raises(ValueError, match=words):
             samplers.for_event({"sampling": sampling, "count": 2}, dataset_size=RECORDS)
@@ -346,9 +346,12 @@ def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
         (lambda: Poisson(1, 1, sampling_probability=0.5, shard=(2, 2)), "from 0 to 1"),
         (lambda: Blocks(1, 1, num_bins=3, participations=4), "at most num_bins, 3"),
         (lambda: RandomAllocation(1, 1, num_bins=0), "num_bins must be 1 or more"),
-        (lambda: TruncatedPoisson(1, 1, sampling_probability=0.5, max_batch_size=1, records=2), "a bound on"),
+        (
+            lambda: TruncatedPoisson(1, 1, sampling_probability=0.5, max_batch_size=1, records=2),
+            "bounds the number of records",
+        ),
         (lambda: samplers.for_event({"sampling": SLOTS.sampling}, dataset_size=61), "slots must be 61 or more"),
-        (lambda: samplers.for_event({"sampling": SLOTS.sampling}, dataset_size=9, records=61), "slots is a bound on"),
+        (lambda: samplers.for_event({"sampling": SLOTS.sampling}, dataset_size=9, records=61), "slots bounds"),
         (
             lambda: TruncatedPoisson(9, 1, sampling_probability=0.5, max_batch_size=1, truncation="random_slots"),
             'is needed with truncation "random_slots"',

@@ -122,7 +122,7 @@ def test_a_regression_on_a_table_with_categories(client: Client, budget: str) ->
     ("changes", "rows", "labels", "said"),
     [
         ({"classes": None}, X, X[:, 0] > 5, "needs classes, which you must declare"),
-        ({"bounds": None}, X, X[:, 0] > 5, "needs bounds, which is you must declare"),
+        ({"bounds": None}, X, X[:, 0] > 5, "needs bounds, which you must declare"),
         ({"declared_size": None}, X, X[:, 0] > 5, "needs declared_size"),
         ({"epsilon": None}, X, X[:, 0] > 5, "needs epsilon"),
         ({"budget": None}, X, X[:, 0] > 5, "needs budget"),
@@ -135,7 +135,12 @@ def test_a_regression_on_a_table_with_categories(client: Client, budget: str) ->
         ({}, np.where(X > 9, np.nan, X), X[:, 0] > 5, "NaN or infinity"),
         ({"bounds": {"a": (0, 10)}}, X, X[:, 0] > 5, r"shape \(n, 1\)"),
         ({}, X[:, 0], X[:, 0] > 5, "reshape your data"),
-        ({"bounds": {"a": ["low"]}}, [["high"]], [True], "'a' has none of its declared categories in row 0"),
+        (
+            {"bounds": {"a": ["low"]}},
+            [["high"]],
+            [True],
+            "'a' has a cell in row 0 that is not one of its declared categories",
+        ),
     ],
 )
 def test_what_is_not_declared_is_refused_before_anything_is_sent(changes, rows, labels, said) -> None:
@@ -155,7 +160,10 @@ def test_a_budget_has_an_id_or_a_name_of_its_own(client: Client, budget: str) ->
     for _ in range(2):
         client.budgets.create("twice", neighboring_relation="add_or_remove_one", filter={"kind": "zcdp", "rho": 1})
     y = X[:, 0] > 5
-    for name, said in (("twice", "2 budgets within reach are named"), ("none has it", "no budget within reach")):
+    for name, said in (
+        ("twice", "2 budgets that this key reaches have the name"),
+        ("none has it", "this key reaches no budget"),
+    ):
         with pytest.raises(ValueError, match=said):
             EpsilondClassifier(budget=name, classes=[False, True], **DECLARED).fit(X, y)
 

@@ -40,7 +40,7 @@ def test_what_can_be_read_once_alone_is_refused(client: Client) -> None:
 def test_a_format_is_never_guessed(client: Client, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="filename must show the format"):
         client.datasets.upload(ROWS, name="bytes", **METADATA)
-    with pytest.raises(ValueError, match=r"ends in one of \.csv, \.parquet, \.npz"):
+    with pytest.raises(ValueError, match=r"must end in one of \.csv, \.parquet, \.npz"):
         client.datasets.upload(ROWS, name="bytes", filename="rows.txt", **METADATA)
     with pytest.raises(FileNotFoundError):
         client.datasets.upload(tmp_path / "none.csv", name="none", **METADATA)

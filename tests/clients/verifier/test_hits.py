@@ -249,7 +249,7 @@ def test_what_is_left_out_is_counted_on_both_sides() -> None:
     whole, nothing = without_rare(law, 0)
     assert whole is law
     assert nothing == 0
-    with pytest.raises(CannotCheck, match="left out as rare"):
+    with pytest.raises(CannotCheck, match="rare draws can be left out"):
         without_rare(FixedSize.of_one(arb(1), arb(0.5)), 1)
 
 

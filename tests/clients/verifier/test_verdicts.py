@@ -233,7 +233,7 @@ def test_verdicts_do_not_depend_on_the_order_of_events() -> None:
         (b'"count":"1"', b'"count":"1.0"', "must be an integer"),
         (b'"count":"1"', b'"count":"0"', "must be an integer"),
         (b'"count":"1"', b'"count":"\xd9\xa1"', "must be an integer"),
-        (b'"count":"1"', b'"count":"1","count":"2"', "a key is repeated"),
+        (b'"count":"1"', b'"count":"1","count":"2"', "one of these keys is repeated"),
         (b'"precision":"128"', b'"precision":"4096"', "from 32 to 2048"),
         (b'{"form":"gaussian"}', b'{"form":"gaussian","more":"1"}', "unknown keys: ['more']"),
         (b'{"form":"gaussian"}', b'{"form":"believe"}', "must be one of"),

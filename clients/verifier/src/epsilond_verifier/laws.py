@@ -458,9 +458,7 @@ def _correlated(
     if kind == "cyclic_poisson":
         cycle, q, apart = sampling.whole("cycle_length", 1, _COUNT), _probability(sampling), count
         _covered(relation != ("add_or_remove_one" if _by_position(sampling) else "replace_one"), sampling, relation)
-        refuse_unless(
-            len(c) <= cycle, (f"{sampling.where}: the correlated noise reaches over more steps than a cycle has")
-        )
+        refuse_unless(len(c) <= cycle, f"{sampling.where}: the noise reaches over more steps than a cycle has")
         cycles = -(-count // cycle)
     elif kind == "fixed_order_epochs":
         _covered(relation != "add_or_remove_one", sampling, relation)

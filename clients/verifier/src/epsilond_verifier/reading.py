@@ -22,9 +22,7 @@ def parse(data: bytes) -> Reader:
         spelled = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise CannotCheck(f"the certificate is not JSON: {error}") from None
-    refuse_unless(
-        spelled == data, ("the JSON is not canonical: it needs sorted keys, no white space, and ASCII letters")
-    )
+    refuse_unless(spelled == data, "the JSON is not canonical, with sorted keys, no white space and no escaped letters")
     return Reader(value, "certificate")
 
 
