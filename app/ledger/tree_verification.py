@@ -143,7 +143,7 @@ def _check_checkpoints(count: int, origin: str, signed: Sequence[Row[Any]], root
         try:
             said = open_note(row.note, VerifierKey.parse(row.public_key))
         except InvalidNote as error:
-            raise _beside(f"{which} differs from what was signed: {error}") from None
+            raise _beside(f"{which} is damaged: {error}") from None
         if said != Checkpoint(origin, row.tree_size, row.root_hash):
             raise _beside(f"{which} differs from what was signed")
         if roots.get(row.tree_size) != said.root:

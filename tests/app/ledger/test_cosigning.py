@@ -370,7 +370,7 @@ def test_the_command_line_asks_for_cosignatures(api: Api, context: Context, serv
     assert "--witness is refused" in refused(context.settings, *verify, "--witness", str(ours(context)))
     assert "the same key" in refused(context.settings, *verify, "--witness", str(one.key))
     kept.write_text(kept.read_text().rpartition("\u2014")[0])
-    assert "it takes 1 cosignatures and has 0" in refused(context.settings, *verify)
+    assert "the checkpoint needs 1 cosignatures and has 0" in refused(context.settings, *verify)
 
 
 def test_a_quorum_is_of_keys_that_are_known(api: Api, context: Context, serve: Serve) -> None:

@@ -88,9 +88,9 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
       "UPDATE merkle_checkpoints SET number = 3 WHERE number = 9"], None, "the checkpoint 3 covers a smaller tree"),
     (["UPDATE merkle_checkpoints SET root_hash = (SELECT root_hash FROM merkle_checkpoints WHERE number = 1) "
       "WHERE number = 2"], None, "the checkpoint 2 differs from what was signed"),
-    (["UPDATE merkle_checkpoints SET note = replace(note, '31', '32') WHERE number = 2"], None, "2 is not what was"),
-    (["UPDATE merkle_checkpoints SET note = 'x' WHERE number = 2"], None, "what was signed: it is not a signed note"),
-    (["UPDATE merkle_checkpoints SET public_key = 'x' WHERE number = 2"], None, "2 is not what was signed: it is no"),
+    (["UPDATE merkle_checkpoints SET note = replace(note, '31', '32') WHERE number = 2"], None, "2 is damaged"),
+    (["UPDATE merkle_checkpoints SET note = 'x' WHERE number = 2"], None, "is damaged: this is not a signed note"),
+    (["UPDATE merkle_checkpoints SET public_key = 'x' WHERE number = 2"], None, "2 is damaged: this is not"),
     (["UPDATE merkle_checkpoints SET note = (SELECT note FROM merkle_checkpoints WHERE number = 1) WHERE number = 2"],
      None, "the checkpoint 2 differs from what was signed"),
     (["UPDATE merkle_nodes SET level = level", "INSERT INTO merkle_nodes SELECT 1, 0, entry_hash FROM merkle_leaves "
