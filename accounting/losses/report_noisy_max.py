@@ -1,4 +1,5 @@
-"""Report noisy max: noise on every score, and the name of the largest noisy score; nothing else is released.
+"""This module accounts report noisy max: every score gets noise, and only the name of the candidate with the largest
+noisy score is released.
 
 Scores of neighbours differ by at most Delta, and the noise has scale 2 Delta / epsilon. The proved cost depends on the
 noise:
@@ -59,12 +60,13 @@ from accounting.units import Between, exact, exactly
 Array = NDArray[np.float64]
 
 
-#: For Laplace noise: the numbers of candidates on either side, and the shares of epsilon by which the first side is
-#: ahead.
+#: The groups that are tried for Laplace noise: the numbers of candidates on either side, and the lead of the first side
+#: as a share of epsilon.
 _NUMBERS, _SHARES = ((1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)), tuple(np.linspace(0.1, 0.9, 9).tolist())
-#: The epsilons for which these candidates are tried.
+#: The range of epsilon in which these groups of candidates are tried.
 _FEW_FROM, _FEW_UP_TO = 1e-6, 30.0
-#: The noise beyond which nothing is counted, the number of panels in each of three parts, and their quadrature rule.
+#: The largest noise that integrals include, the number of panels in each of three parts, and the quadrature rule of a
+#: panel.
 _FARTHEST, _PANELS = 60.0, 12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 #: An allowance for the rounding of an integral of positive terms.
@@ -98,7 +100,7 @@ class NoisyMaxLoss(RandomizedResponseLoss):
         if self.noise != LAPLACE or self.epsilon == 0.0:
             return response
         half = 0.5 * self.epsilon
-        # Below, the ratio of an angle to its tanh is 1 and less than a rounding error.
+        # For smaller epsilon, half / tanh(half) is 1 up to less than a rounding error.
         ratio = half / math.tanh(half) if half > 1e-9 else 1.0
         carried_out = ratio / 1.5 * (1.0 + 1e-14)
         return RareResponseLoss(self.epsilon, carried_out) if carried_out < 1.0 else response
@@ -137,14 +139,14 @@ class NoisyMaxLoss(RandomizedResponseLoss):
             for share in _SHARES
         ]
         at = np.array([tilt])
-        # Among equals the first is taken, which is crowds: their loss t can be chosen anew at every step.
+        # If moments are equal, max takes the first, which is crowds: their loss t can be chosen anew at every step.
         return max([crowds, *few], key=lambda loss: float(loss.log_moment(at)[0]))
 
     def for_group(self, size: int) -> GroupStep:
         """Return the mechanism with k times epsilon: any move of the scores by k Delta may be split among k records.
 
-        The bound from above is that of any pure step or the one by the advantage, whichever has the smaller moment of
-        order 2.
+        The upper bound is that of any pure step or the one from the advantage: the one with the smaller moment of order
+        2.
         """
         whole = NoisyMaxLoss(size * self.epsilon, self.noise)
         candidates = [RandomizedResponseLoss(self.epsilon).for_group(size).loss, whole.dominating]
@@ -196,8 +198,11 @@ class TwoCandidatesLoss(AtomicLoss):
         return self.epsilon
 
     def find_atoms(self) -> Atoms:
-        """Return 1 - e^-g / 2 against e^(g - eps) / 2, and the rest; rounding moves the losses towards each other."""
-        # The logarithms themselves, because the masses may underflow.
+        """Return the pair of two outcomes: the first has probability 1 - e^-g / 2 against e^(g - eps) / 2.
+
+        Rounding moves the two losses towards each other.
+        """
+        # The logarithms of the masses are used, because the masses themselves may underflow.
         rare, rarer = -self.ahead - math.log(2.0), self.ahead - self.epsilon - math.log(2.0)
         often, oftener = math.log1p(-math.exp(rare)), math.log1p(-math.exp(rarer))
         inward = 1.0 - 1e-14
@@ -231,7 +236,9 @@ class FewCandidatesLoss(AtomicLoss):
         return self.epsilon
 
     def find_atoms(self) -> Atoms:
-        """Return the chances that the first group wins, which rounding moves towards each other."""
+        """Return the pair of atoms for the winning side. Rounding moves the chances of the first group under both
+        laws towards each other.
+        """
         likely = _chance(self.first, self.others, -self.ahead) * (1.0 - _INWARD)
         unlikely = _chance(self.first, self.others, self.epsilon - self.ahead) * (1.0 + _INWARD)
         low = math.log1p(-likely) - math.log1p(-unlikely)
@@ -259,6 +266,6 @@ def _chance(first: int, others: int, behind: float) -> float:
 
 
 def _below(y: Array) -> Array:
-    """Return Laplace's distribution function."""
+    """Return the distribution function of the standard Laplace law at each y."""
     tail = 0.5 * np.exp(-np.abs(y))
     return np.where(y < 0.0, tail, 1.0 - tail)

@@ -1,4 +1,4 @@
-"""The shuffle model: n users randomise locally, and only the multiset of their messages is seen.
+"""This module accounts the shuffle model: n users randomise locally, and only the multiset of their messages is seen.
 
 REQUIRED: all users of a round apply the SAME randomiser R, which may depend on what earlier rounds have shown, and on
 nothing else (or: records are shuffled first, and the i-th of them given to an i-th randomiser). Users with randomisers
@@ -92,9 +92,9 @@ from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
 
-#: The local epsilon below which e^-e0 is 1 in floating point.
+#: The local epsilon e0 below which e^-e0 rounds to 1.
 _HARDLY_BIASED = 1e-15
-#: The local epsilon up to which three categories attain far less than one bit.
+#: The smallest local epsilon at which three categories are tried. Below it they attain far less than one bit.
 _THREE_FROM = 0.3
 
 
@@ -122,7 +122,7 @@ class ShuffledLoss(PrivacyLoss):
     @property
     def dominating(self) -> ClonesLoss | RandomizedResponseLoss:
         if self.local_epsilon < _HARDLY_BIASED or self.num_users * math.exp(-self.local_epsilon) < LEFT_OUT:
-            # If clones are next to never seen, or cannot be told apart, the loss is that of user 1's message alone.
+            # If clones hardly ever occur, or cannot be told apart, the loss is that of user 1's message alone.
             return RandomizedResponseLoss(self.local_epsilon)
         return ClonesLoss(self.local_epsilon, self.num_users)
 
@@ -151,7 +151,9 @@ class ShuffledLoss(PrivacyLoss):
 def shuffled(
     mechanism: PureDp | ApproximateDp, sampling: ShuffleModel, _relation: NeighboringRelation, sensitivity: float
 ) -> PrivacyLoss:
-    """Return the loss of a round. A single user is not shuffled among others."""
+    """Return the loss of a round. With a single user it is the loss of the local randomiser, because nothing is
+    shuffled.
+    """
     if sampling.num_users > 1:
         return ShuffledLoss(sampling.local_epsilon, sampling.num_users)
     return rules_of(mechanism).loss(mechanism, sensitivity)
@@ -160,8 +162,9 @@ def shuffled(
 @sampling_rules_for(ShuffleModel)
 class ShuffleModelRules(SamplingRules[ShuffleModel]):
     def stand_in(self, event: Event, sampling: ShuffleModel) -> tuple[Event, Discrepancy]:
-        """Return a pure randomiser in place of a stated one with a delta, and a bound of the distance between the
-        two."""
+        """Return the event with a pure randomiser in place of one with a delta, and a bound of the distance between
+        the two rounds.
+        """
         users, epsilon = sampling.num_users, sampling.local_epsilon
         if sampling.local_delta == 0.0:
             return event, Discrepancy()
@@ -187,7 +190,8 @@ def closed_form_epsilon(local_epsilon: float, num_users: int, delta: float) -> f
 
 
 def distance_of_randomizers(local_epsilon: float, local_delta: float, num_users: int) -> float:
-    """Return the total variation between a round of an (e0, d0)-DP randomiser and one with the pair, rounded up.
+    """Return a bound of the total variation between a round of an (e0, d0)-DP randomiser and a round that the pair
+    dominates.
 
     >>> distance_of_randomizers(1.0, 0.0, 100)
     0.0

@@ -1,5 +1,4 @@
-"""Guarantees that are taken as stated: any mechanism with a proof of pure, approximate, zero-concentrated or Renyi
-DP."""
+"""This module accounts guarantees that are taken as stated: pure, approximate, zero-concentrated and Renyi DP."""
 
 from __future__ import annotations
 
@@ -39,10 +38,10 @@ class RandomizedResponseLoss(PrivacyLoss):
 
     symmetric = True
     has_pair = True
-    #: Some epsilons are products or quotients, which were rounded.
+    #: An epsilon may be a rounded product or quotient.
     end_error = 2.0**-51
     moments_within = 3.0 * _ALLOWANCE
-    #: Whether the loss is that of a guarantee, so that the worst mechanism with the guarantee counts.
+    #: Whether the loss stands for a stated guarantee, so that it is that of the worst mechanism with the guarantee.
     is_stated: ClassVar[bool] = False
 
     @property
@@ -61,7 +60,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return moment
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Return p (1 - e^(eps' - eps)) for 0 <= eps' <= eps."""
+        """Return the excess at each eps', which is p (1 - e^(eps' - eps)) for 0 <= eps' <= eps."""
         likely = 1.0 / (1.0 + math.exp(-self.epsilon))
         profile = -likely * np.expm1(np.minimum(np.abs(epsilons) - self.epsilon, 0.0))
         return mirrored(epsilons, profile)
@@ -70,7 +69,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Return a step whose phases meet again, so that |M(c + it)| does not fall.
+        """Return a step of two atoms. Its |M(c + it)| does not fall, because the two phases keep meeting again.
 
         Guarantees: moment_within_its_error; line_within_its_error.
         """
@@ -130,13 +129,13 @@ class ApproximateDpLoss(PrivacyLoss):
         return self.epsilon if self.delta == 0.0 else math.inf
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return inf if delta > 0: no Renyi divergence is bounded."""
+        """Return the log-moment; inf if delta > 0, because no Renyi divergence is then bounded."""
         if self.delta == 0.0:
             return self.without_failure.log_moment(tilts)
         return np.full_like(tilts, math.inf)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Return delta + (1 - delta) times the profile of randomised response, for eps >= 0."""
+        """Return the excess. For eps >= 0 it is delta + (1 - delta) times the profile of randomised response."""
         profile = self.delta + (1.0 - self.delta) * self.without_failure.excess(np.abs(epsilons))
         return mirrored(epsilons, profile)
 
@@ -146,8 +145,9 @@ class ApproximateDpLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class RenyiLineLoss(PrivacyLoss):
-    """A loss of which only bounds of moments are known: K(x) <= rho x (x + 1). It has no dominating pair and no lower
-    bounds."""
+    """A loss whose moments are bounded by K(x) <= rho x (x + 1), and of which nothing else is known. It has no
+    dominating pair and no lower bounds.
+    """
 
     rho: float
 
@@ -200,7 +200,8 @@ class RenyiCurveLoss(PrivacyLoss):
     pure_epsilon = math.inf
     symmetric = True
     has_pair = False
-    #: The moments are computed from the stated divergences; nothing is known beyond the last order.
+    #: Moments are computed from the stated divergences up to this relative error. Beyond the last order nothing is
+    #: known.
     moments_within = 1e-13
 
     @property

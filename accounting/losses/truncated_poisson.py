@@ -1,4 +1,5 @@
-"""Poisson batches that are cut to a largest size B. Their cost depends on the way in which records are left out.
+"""This module accounts Poisson batches that are cut to a largest size B. Their cost depends on which records are left
+out.
 
 **Arbitrary.** For each data set of n records by itself, the batch is the Poisson batch unless the Poisson batch has
 more than B records. That has probability t = P(Bin(n, q) > B), so the step's output is within total variation t of the
@@ -74,9 +75,9 @@ from accounting.relations import NeighboringRelation
 
 #: An allowance for the rounding of a probability that is computed from two others.
 _ALLOWANCE = 1e-15
-#: A share of q that is more than the rounding of the logarithms of weights.
+#: A share of q that exceeds the rounding of the logarithms of the weights.
 _ROUNDING = 1e-14
-#: The most numbers of records that are tried one by one.
+#: The largest number of candidates for the number of records that are tried one by one.
 _FEW = 16
 #: The peak of g is searched to one part in this number, since g is level there.
 _FINE = 2**24
@@ -122,7 +123,8 @@ def _of_private_size(noise: float, probability: float, size: int, most_records: 
     """
     whole: PrivacyLoss = PoissonGaussianLoss(noise, probability)
     farther: PrivacyLoss = PoissonGaussianLoss(noise / 2.0, probability)
-    # r' may be larger than q B / (B + 1), and is larger by more than the rounding of the logarithms of weights.
+    # r' may be larger than q B / (B + 1). It is chosen larger, by more than the rounding of the logarithms of the
+    # weights.
     near = probability * (1.0 / (size + 1.0) - _ROUNDING)
     displaced, cut = probability, farther
     if near > 0.0:
@@ -197,7 +199,7 @@ def _of_public_size(
     share = size / records
     displaced = min(share * kept.upper / tail.lower * (1.0 + _ALLOWANCE), most) if tail.lower > 0.0 else most
     attained = min((tail.rest_lower * probability + share * kept.lower) * (1.0 - _ALLOWANCE), most)
-    # The width is relative to the smaller of tau and 1 - tau.
+    # The width of tau's interval is relative to the smaller of tau and 1 - tau.
     unknown = (min(tail.upper - tail.lower, tail.rest_upper - tail.rest_lower)) * (1.0 + _ALLOWANCE)
     certain = tail.lower if tail.upper <= tail.rest_upper else max(1.0 - tail.rest_lower - unknown, 0.0)
     whole_weight = max(1.0 - certain - unknown, 0.0)
@@ -213,6 +215,6 @@ def _of_public_size(
 
 
 def _seen(*branches: tuple[float, PrivacyLoss]) -> PrivacyLoss:
-    """Return the mixture of the branches that have a weight."""
+    """Return the mixture of the branches that have a positive weight. Which branch is taken is seen."""
     weights, losses = zip(*((weight, loss) for weight, loss in branches if weight > 0.0), strict=True)
     return VisibleMixtureLoss(weights, losses) if len(losses) > 1 else losses[0]
