@@ -66,7 +66,7 @@ def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float
     support = loss.support(log_mass, remove=remove)
     first, last = min(-1, math.floor(support.lower / step)), max(1, math.ceil(support.upper / step))
     if last - first >= MAX_POINTS or step > 1.0:
-        raise OverflowError("the losses span too much for a lattice")
+        raise OverflowError("the losses span too wide a range for a lattice")
     epsilons = np.arange(first, last + 1, dtype=np.float64) * step
     # Below 0 the profile less 1 - e^eps is used. The function 1 - e^eps contributes no mass between lattice points, and
     # subtracting it keeps the digits of the rest. At 0 its kink contributes a mass of exactly 1.

@@ -106,7 +106,7 @@ class LogMoments:
             if tilt <= b:
                 share = (tilt - a) / (b - a)
                 return enlarged(((1.0 - share) * low + share * high) / tilt, max(low, high) / tilt)
-        raise ValueError("the order is above every known order")
+        raise ValueError("no bound is known at this order or above; the order must be at most the largest known one")
 
     def rho(self, omega: float) -> float:
         """Bound the ratio of divergence to order for 1 < order <= ``omega``: take the largest on each chord."""

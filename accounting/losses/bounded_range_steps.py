@@ -149,7 +149,7 @@ class Lattice:
         """
         finest = _finest(kinds)
         if finest is None:
-            raise OverflowError("the recursion would take too long")
+            raise OverflowError("the recursion over these steps of bounded range would take too long")
         shortest = min(size for size, _ in kinds)
 
         def parts(step: float) -> tuple[tuple[int, int], ...]:

@@ -33,7 +33,7 @@ def least_rho_of(loss: PrivacyLoss) -> float:
     K at any one tilt bounds rho from below. The true K is at least the computed K less the relative amount
     `PrivacyLoss.moments_within`.
     """
-    assert loss.moments_within is not None, "a moment that is only a bound attains nothing"
+    assert loss.moments_within is not None, "a lower bound of rho needs moments of known accuracy"
     return _rho_of(loss)[0] * (1.0 - loss.moments_within)
 
 

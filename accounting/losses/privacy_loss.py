@@ -36,9 +36,9 @@ class Moments(Enum):
 
     CLOSED_FORM = "closed_form"
     BINOMIAL_SUM = "binomial_sum"
-    """Cheap and exact at integers."""
+    """Moments are cheap to compute, and exact at integer tilts."""
     QUADRATURE = "quadrature"
-    """Integrated anew at every tilt."""
+    """Each tilt needs an integral of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class PrivacyLoss(ABC):
 
     @property
     def slow_on_lattice(self) -> bool:
-        """Return whether a lattice takes minutes."""
+        """Return whether the loss takes minutes to evaluate on a lattice."""
         return False
 
     @property
@@ -236,8 +236,8 @@ class PrivacyLoss(ABC):
     def least_log_moment(self, tilts: Array) -> Array:
         """Return lower bounds of the exact values of `log_moment`; 0 if nothing is known.
 
-        If moments are known up to `moments_within`, the default divides them by 1 plus this number. A loss whose moment
-        is only a bound at some tilts returns smaller numbers. 0 is always a valid bound.
+        If moments are known up to `moments_within`, the default multiplies them by 1 less this number. A loss whose
+        moment is only a bound at some tilts returns smaller numbers. 0 is always a valid bound.
         """
         if self.moments_within is None:
             return np.zeros_like(tilts)

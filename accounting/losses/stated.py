@@ -161,10 +161,10 @@ class RenyiLineLoss(PrivacyLoss):
         return moment
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        raise Unsupported("zCDP bounds moments; no pair of distributions stands for it")
+        raise Unsupported("zCDP bounds only moments, so no pair of distributions represents it")
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
-        raise Unsupported("zCDP bounds moments; no pair of distributions stands for it")
+        raise Unsupported("zCDP bounds only moments, so no pair of distributions represents it")
 
     def for_group(self, size: int) -> GroupStep:
         """Return k^2 times rho (Bun & Steinke 2016, Proposition 1.9); no lower bound is known for a single
@@ -222,10 +222,10 @@ class RenyiCurveLoss(PrivacyLoss):
         return bound
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        raise Unsupported("Renyi divergences bound moments; no pair of distributions stands for them")
+        raise Unsupported("stated Renyi divergences bound only moments, so no pair of distributions represents them")
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
-        raise Unsupported("Renyi divergences bound moments; no pair of distributions stands for them")
+        raise Unsupported("stated Renyi divergences bound only moments, so no pair of distributions represents them")
 
 
 @rules_for(PureDp)
