@@ -24,7 +24,8 @@ from accounting.certificates.witness import LEAST_DIGITS, MOST_POINTS, Direction
 
 Array = NDArray[np.float64]
 
-#: The shares of delta that the bulk below the cut may have. The first often suffices; the second takes more points.
+#: The largest shares of delta that the bulk below the cut may have, tried one after the other. The first often
+#: suffices; the second takes more points.
 _BULKS = (2e-9, 1e-11)
 #: The places at which the law is cut, as multiples of epsilon.
 _SHARES = (0.75, 0.6, 0.47, 0.36, 0.27, 0.2, 0.15, 0.1, 0.06, 0.04, 0.025, 0.015, 0.01)
@@ -49,7 +50,7 @@ class Branch:
 
     Attributes:
         weight: Its probability.
-        step: The law that is cut: that of remove for batches of a fixed size.
+        step: The law that is cut. For batches of a fixed size it is the law of the remove direction.
     """
 
     weight: float

@@ -96,8 +96,8 @@ class Composition:
 def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int = 1) -> Composition:
     """Return the losses of a list of events. All full-batch Gaussians become one, with mu^2 = sum of count / scale^2.
 
-    Fixed schedules are resolved first, event by event; only then are equal steps counted together. So two schedules of
-    half an epoch each are two participations, not one.
+    Fixed schedules are resolved first, event by event. Only then are equal steps counted together. So two schedules of
+    half an epoch each count as two participations.
 
     Args:
         runs: Number of times that the whole list is run, one after another; every run has its own schedules.
@@ -161,7 +161,9 @@ def _in_all(count: int, runs: int) -> int:
 def _steps_by_event(
     events: Sequence[Event], resolved: Sequence[Event]
 ) -> tuple[list[tuple[PrivacyLoss, int]], list[Event]]:
-    """Split a list into the steps of events that are counted one by one, and events whose equals count together."""
+    """Split a list into two parts: the steps of events that are counted one by one, and the events that are counted
+    together with equal events.
+    """
     counts: dict[PrivacyLoss, int] = {}
     alike = []
     for event, whole in zip(events, resolved, strict=True):

@@ -49,7 +49,7 @@ class _Lattice:
 
     Attributes:
         law: The masses, with losses relative to the offset.
-        offset: The loss nearest to 0.
+        offset: The loss nearest to 0, to which the lattice of losses is shifted.
     """
 
     law: LatticeLaw

@@ -177,7 +177,9 @@ def _one_step_epsilon(composition: Composition, delta: float) -> float:
 
 
 def _first_try(profiles: DirectedProfiles, one_step: Callable[[float], float], delta: float) -> float:
-    """Guess epsilon where the saddle point misleads: few participations cost about as much as a single one."""
+    """Return a first guess of epsilon if the saddle point misleads. Few participations cost about as much as a
+    single one.
+    """
     count = sum(count for _, count in profiles.composition.steps)
     mean, variance = profiles.composition.moments
     normal = mean + math.sqrt(variance) * -float(scipy.special.ndtri(delta))
@@ -191,7 +193,7 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
     """Search by Newton's method from profile to profile, and by bisection if a profile does not resolve its own delta.
 
     Args:
-        lowest: A number below which epsilon hardly lies.
+        lowest: An estimate of the smallest number that epsilon can be.
 
     Yields:
         Bounds of epsilon, each at least as narrow as the one before.

@@ -70,7 +70,7 @@ class AnalyticGaussian:
 
 
 def epsilon_of_gaussian(mu: float, delta: float, *, upward: bool) -> float:
-    """Return the smallest eps >= 0 with delta_mu(eps) <= delta, rounded up or down.
+    """Return the smallest eps >= 0 at which the Gaussian pair with ``mu`` has at most ``delta``, rounded up or down.
 
     Args:
         mu: positive.
@@ -85,7 +85,7 @@ def epsilon_of_gaussian(mu: float, delta: float, *, upward: bool) -> float:
 
 
 def delta_of_gaussian(mu: float, epsilon: float, *, upward: bool) -> float:
-    """Return delta_mu(eps), rounded up or down.
+    """Return delta at ``epsilon`` of the Gaussian pair with ``mu``, rounded up or down.
 
     Args:
         mu, epsilon: at least 0.
@@ -130,10 +130,11 @@ def mu_of_gaussian(epsilon: float, delta: float) -> float:
 
 
 def _root(mu: float, delta: float) -> tuple[float, float]:
-    """Return approximately the a at which the profile is delta, and the size of the slope of its logarithm there.
+    """Return approximately the a at which the profile is delta, and the absolute slope of the profile's logarithm
+    there.
 
-    Halley's iteration for the logarithm of the profile, inside a bracket that is halved where a step leaves it. The
-    slope is mu m(a + mu) / (m(a) - m(a + mu)); with m' = x m - 1 it gives the second derivative.
+    The method is Halley's iteration for the logarithm of the profile, inside a bracket that is halved where a step
+    leaves it. The slope is mu m(a + mu) / (m(a) - m(a + mu)); with m' = x m - 1 it gives the second derivative.
 
     Returns:
         Both numbers. If the profile is above delta nowhere, a is -mu / 2, where epsilon is 0.
@@ -162,7 +163,9 @@ def _root(mu: float, delta: float) -> tuple[float, float]:
 
 
 def _start(mu: float, delta: float, log_delta: float) -> float:
-    """Return a centre eps / mu near the root: the profile is at most Phi(-a), and near mu phi(c) / (1 + c + c^2)."""
+    """Return a centre c = eps / mu near the root. The profile is at most Phi(-a), and near mu phi(c) / (1 + c +
+    c^2).
+    """
     beyond = 0.5 * mu - _NORMAL.inv_cdf(delta)
     excess = math.log(mu) - log_delta
     if mu > 1.0 or excess <= 0.0:

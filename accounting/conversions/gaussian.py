@@ -27,8 +27,9 @@ def to_gaussian(stated: GaussianDpGuarantee, _: Target) -> Converted:
 
 
 def to_approximate(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """Convert by the analytic profile. Textbooks have mu sqrt(2 ln(1.25 / delta)) if that is below 1, and a bound by
-    way of zCDP."""
+    """Return epsilon by the analytic profile. Beside it stand two textbook bounds: mu sqrt(2 ln(1.25 / delta)) if
+    this is below 1, and the bound by way of zCDP.
+    """
     assert target.delta is not None
     delta = target.delta
     exact = ApproximateDpGuarantee(GaussianRegion(stated.mu).epsilon(delta), delta)

@@ -84,8 +84,8 @@ def smallest_over_orders(bound: Callable[[float], float], start: float, largest:
 class LogMoments:
     """An upper bound of K(a) = a times the divergence of order a + 1, from bounds of the divergence at some orders.
 
-    K is convex and K(0) = 0, so between known orders it lies below their chords: the bound is the lower convex
-    hull of the points.
+    K is convex and K(0) = 0, so between known orders it lies below the chords. The bound is the lower convex hull of
+    the points.
 
     Source: van Erven & Harremoes 2014, Corollary 2 (convexity) and Theorem 3 (monotonicity in the order).
     """

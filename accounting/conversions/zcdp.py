@@ -87,8 +87,9 @@ def region(rho: float, omega: float) -> Region:
 
 
 def textbook_epsilons(rho: float, delta: float, omega: float = math.inf) -> tuple[Alternative, ...]:
-    """Return epsilon at the best single order by Canonne, Kamath & Steinke, and rho + 2 sqrt(rho ln(1 / delta)) by Bun
-    & Steinke."""
+    """Return two textbook bounds of epsilon: that of Canonne, Kamath & Steinke at the best single order, and rho + 2
+    sqrt(rho ln(1 / delta)) of Bun & Steinke.
+    """
     if delta in {0.0, 1.0} or rho == 0.0:
         return ()
     largest = min(omega, 1e12)

@@ -59,7 +59,8 @@ class _Density:
 
 @dataclass(frozen=True, eq=False)
 class AllocationProfile:
-    """One direction of n allocations, as a `profiles.Profile`; the density of their loss is ``law``.
+    """The profile of one direction of n allocations, used as a `profiles.Profile`. ``law`` is the density of their
+    loss.
 
     Attributes:
         rest: A bound of the mass that is missing from the law.

@@ -257,7 +257,8 @@ class AllocationStep:
         if self.share < 1.0:
             return -tilt * math.log1p(-self.share) + self.law.log_below
         mu, count = self.law.mu, self.law.count
-        # Below the last place, the geometric mean gives the bound, whose exponent is below minus a quarter of this.
+        # Below the place ``last``, the geometric mean gives the bound. Its exponent is below minus a quarter of this
+        # number.
         exponent = max(1000.0, 8.0 * tilt * tilt * mu * mu / count, 2.0 * tilt * mu * mu)
         last = min(-0.5 * mu * mu - mu * math.sqrt(2.0 * exponent / count), low - 1e-3)
         nearest = min(1.0 / (tilt + 1.0), 0.5 * (low - last))
@@ -268,7 +269,8 @@ class AllocationStep:
     def _envelope(
         self, tilt: float, decay: float, log_moment: float, error: float
     ) -> tuple[tuple[Array, Array], float]:
-        """Bound |M(c + iw)/M(c)| where a part of the steps is seen, as `StepLine.log_envelope`.
+        """Return the terms of a bound of |M(c + iw)/M(c)| for `StepLine.log_envelope`, if only a part of the steps is
+        seen.
 
         On the line moved by i beta, |f^z| falls by e^(-w arg f), and arg f grows with m. Both are bounded at the ends
         of cells. The part that is left out grows with the move, too, so moves are limited, and smaller cells are kept

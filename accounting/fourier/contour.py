@@ -33,8 +33,8 @@ Array = NDArray[np.float64]
 
 TINY = 5e-324
 _TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window", "left_out")
-#: The places at which a line's sum may end, relative to its decay; and the number of places that are tried together at
-#: first.
+#: The places at which a line's sum may end, relative to its decay; and the indices of those that are tried first,
+#: together.
 _GROWTH = 1.2 ** np.arange(-6.0, 56.0)
 _FIRST_TRIED = np.arange(3, 11)
 #: A factor that covers the rounding when up to a million bounds are added up one after the other.

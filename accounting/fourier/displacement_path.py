@@ -52,7 +52,8 @@ class DisplacementPart(RatioPart):
     """One of the two integrals; ``probability`` is r, below 1, and ``curvature`` is s^2.
 
     Attributes:
-        upward: Losses log f with the masses of the first law; otherwise -log f with those of the second.
+        upward: Whether the losses are log f with masses of the first law; otherwise they are -log f with masses of the
+            second.
     """
 
     highest: ClassVar[float] = 0.5
@@ -69,10 +70,12 @@ class DisplacementPart(RatioPart):
         return math.log1p(-self.probability) - math.log(self.probability) - 1.0 / self.curvature
 
     def log_growth(self, scales: Array, angle: float, tilt: float, reach: float) -> Array:
-        """Return the log of a bound of the integrand's norm on Im u = ``angle``, over the larger of M(``tilt``) and 1.
+        """Return the log of a bound of the integrand's norm on the line Im u = ``angle``, relative to the larger of
+        M(``tilt``) and 1.
 
-        It holds for every t >= 0. The density's shift costs e^d of the masses' factor and moves f by d at most; the
-        part with y < d costs e^(2d + k d^2/2) of itself. Here k is the curvature.
+        The bound holds for every t >= 0. The density is shifted by at most d. The shift multiplies the masses by at
+        most e^d and moves the argument of f by at most d. The part with y < d grows by at most e^(2d + k d^2/2), where
+        k is the curvature.
         """
         d = -scales * math.log(math.cos(0.5 * angle))
         height, curvature = scales * angle, self.curvature

@@ -159,8 +159,9 @@ def weigh(u: float, weights: Array) -> None:
 
 @compiled
 def placed(along: float, stride: int, parts: int) -> tuple[int, float, int]:
-    """Return the cell that is used for a place between lattice points. One end of the cell is the lattice point nearest
-    to the place.
+    """Return the cell in which a density is interpolated at a place between lattice points.
+
+    One end of the cell is the lattice point nearest to the place.
 
     Args:
         along: The place, in lattice points from the first one with a cell.

@@ -38,7 +38,8 @@ Array = NDArray[np.float64]
 LOG_LEAST, _GRAIN = -100.0, 10.0
 #: The log of the ratio of the probability below a lattice to the share of the mean above it.
 _DEEPER = 70.0
-#: The least number of an interpolation's nodes per sigma, and the most lattice points from node to node.
+#: The least number of interpolation nodes per sigma, and the largest number of lattice points from one node to the
+#: next.
 _PER_SIGMA, _STRIDE = 8.0, 4
 #: Room above the end for a cut of the law, in units of sigma.
 _ROOM = 5.0
@@ -216,7 +217,9 @@ def _sum(left: LogSum, right: LogSum, node_step: float, stride: int, upper: floa
 
 
 def _in_phases(table: Table, apart: int) -> Table:
-    """Return the cells of each phase one after the other, in steps of ``apart``, padded with empty ones.
+    """Return a table whose cells are regrouped by phase: phase p holds every cell whose index is p modulo ``apart``.
+
+    Shorter phases are padded with empty cells.
 
     Returns:
         The table, whose arrays have the phase as a new first axis.
@@ -282,11 +285,11 @@ def _convolve(
     moved_a: Array,
     moved_b: Array,
 ) -> tuple[Array, Array]:
-    """Return the trapezoid rule for every point of a lattice, and the sum of its terms' errors.
+    """Return the value of the trapezoid rule at every point of a lattice, and the sum of the errors of its terms.
 
     Args:
-        lattice: The first place and the size of the lattice; the ratio of the two sums' step to its own and the
-            inverse, each at least 1; the two sums' step.
+        lattice: Five numbers: the index of the lattice's first point; its size; the ratio of the two sums' step to the
+            lattice's step, at least 1; the inverse ratio, at least 1; the two sums' step.
         a, b: The tables of the two sums, as `_in_phases` returns them.
         firsts: The first points of the two sums' lattices.
         moved_a, moved_b: log(1 + e^-v) and log(1 + e^v) at each v of the rule.

@@ -183,7 +183,9 @@ class DirectedProfiles:
         return step, step.pair, count
 
     def capped(self, epsilon: float, log_scale: float, *, windowed: bool) -> Iterator[SumProfile]:
-        """Yield profiles without the far tail, whose moments explode: of a plain contour, or of windowed ones."""
+        """Yield profiles without the far tail, whose moments explode. They come from a plain contour, or from
+        windowed ones.
+        """
         if self._repeated is None:
             return
         mean, variance = self.composition.moments
@@ -237,7 +239,8 @@ class DirectedProfiles:
         """Return the repeated step without its far tail, and a bound of the mass that is left out.
 
         Args:
-            tilt: About the largest tilt for which moments are needed: the band must end before they grow again.
+            tilt: The approximate largest tilt at which moments are needed. The band must end before these moments grow
+                again.
         """
         assert self._repeated is not None
         step, pair, count = self._repeated

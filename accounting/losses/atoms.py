@@ -31,7 +31,7 @@ class Atoms:
 
     Attributes:
         log_masses: log of P's masses.
-        losses: log of P's over Q's masses, strictly increasing.
+        losses: The logs of the ratios of P's masses to Q's masses, strictly increasing.
     """
 
     log_masses: Array

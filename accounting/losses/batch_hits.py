@@ -86,7 +86,7 @@ class Branch(NamedTuple):
 
     Attributes:
         hits: The number h of hits.
-        share: pi_h.
+        share: The share pi_h of the branch.
         probability: The probability eta_h; 1 for a full batch.
     """
 
@@ -165,8 +165,9 @@ def branches(hits: Hits, distance: float, *, bounded: bool = False) -> tuple[Bra
 
 
 def _together(hits: Hits) -> tuple[Array, Array]:
-    """Return numbers above 0 and their weights. If there are many, neighbouring numbers count as the largest of
-    them."""
+    """Return the numbers of hits above 0 and their weights. If there are many, neighbouring numbers are merged into
+    the largest of them.
+    """
     weights = np.array(hits.weights)
     # The smallest numbers, whose total probability is negligible, count as the next number.
     up_to = np.cumsum(weights)

@@ -115,8 +115,9 @@ class DiscreteGaussianLoss(AtomicLoss):
         return Support(scale * (centre - reach), scale * (centre + reach), mass, mass)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
-        worst.
+        """Return the loss of a group of ``size`` records, which can shift the sum ``size`` times as far as one record.
+
+        The law is log-concave, so no smaller shift costs more. Records that all move the sum the same way attain it.
         """
         return GroupStep(replace(self, shift=size * self.shift), is_exact=True)
 
@@ -165,8 +166,9 @@ class FineGaussianLoss(PrivacyLoss):
         return self.dominating.support(log_mass, remove=remove)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
-        worst.
+        """Return the loss of a group of ``size`` records, which can shift the sum ``size`` times as far as one record.
+
+        The law is log-concave, so no smaller shift costs more. Records that all move the sum the same way attain it.
         """
         return GroupStep(replace(self, shift=size * self.shift), is_exact=True)
 

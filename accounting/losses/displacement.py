@@ -90,8 +90,11 @@ class DisplacementLoss(PrivacyLoss):
         return lower, np.where(known, table.moments + errors, math.inf)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """Return A's profile for eps >= 0, and e^eps times R's at -eps for eps < 0; the other way round in the add
-        direction."""
+        """Return the excess. In the remove direction it is A's profile for eps >= 0, and e^eps times R's profile at
+        -eps for eps < 0.
+
+        In the add direction, A and R change places.
+        """
         positive = epsilons >= 0.0
         excess = np.empty_like(epsilons)
         sizes = np.abs(epsilons)
@@ -102,8 +105,8 @@ class DisplacementLoss(PrivacyLoss):
         return excess
 
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """Return the range of the loss, apart from outcomes of at most the given mass in the tails of N(2), and of N(1)
-        in R.
+        """Return the range of the loss. Outcomes in the tails of N(2) (in R, of N(1)) with at most the given mass are
+        left out.
         """
         reach, mass = -float(scipy.special.ndtri_exp(log_mass)), math.exp(log_mass)
         s = self.noise_multiplier
@@ -113,10 +116,11 @@ class DisplacementLoss(PrivacyLoss):
 
     @property
     def unamplified_mu(self) -> float:
-        """Return mu of two batches that always differ by the record itself, at a distance of 1.
+        """Return the mu of the Gaussian mechanism that dominates without sampling. Two batches that differ by the
+        record are a distance of 1 apart.
 
-        By joint convexity, A's hockey stick is at most r times that of N(2) against N(1), and R's that of N(1)
-        against N(0).
+        By joint convexity, the hockey stick of A is at most r times that of N(2) against N(1). That of R is at most r
+        times that of N(1) against N(0).
         """
         return 1.0 / self.noise_multiplier
 
@@ -143,9 +147,10 @@ class DisplacementLoss(PrivacyLoss):
 def displaced_profile(s: float, r: float, epsilons: Array) -> Array:
     """Return the profile of A at eps >= 0, in closed form.
 
-    With Y = e^y, y = log of N(2) over N(1), f = e^eps is Y^2 - e^eps Y = k (e^eps - 1), k = e^(-1/s^2) (1-r)/r. There
-    N(2) = b N(0) + e^eps N(1) in density, so with their shares w0 + w1 = 1 the hockey stick is r phi(v) [w1 (m(v) -
-    m(v + 1/s)) + w0 (m(v) - m(v + 2/s))], v = s y - 1/(2s), all terms positive.
+    Let y be the log of N(2) over N(1), Y = e^y and k = e^(-1/s^2) (1-r)/r. The likelihood ratio f is e^eps where Y^2 -
+    e^eps Y = k (e^eps - 1). At this place the densities satisfy N(2) = b N(0) + e^eps N(1). Let w0 and w1 = 1 - w0 be
+    the shares of the two terms on the right. Then the hockey stick is r phi(v) [w1 (m(v) - m(v + 1/s)) + w0 (m(v) - m(v
+    + 2/s))] with v = s y - 1/(2s) and the Mills ratio m. All terms are positive.
     """
     log_k = math.log1p(-r) - math.log(r) - 1.0 / s**2
     with np.errstate(divide="ignore", over="ignore", under="ignore"):

@@ -121,7 +121,9 @@ class BoundedRangeLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return the mechanism with k times the range, since a move of the scores may be split among k records."""
+        """Return the loss with ``size`` times the range, because a move of the scores may be split among ``size``
+        records.
+        """
         return GroupStep(BoundedRangeLoss(size * self.epsilon), is_exact=True)
 
 
@@ -165,7 +167,9 @@ class BoundedRangePairLoss(PrivacyLoss):
 
 
 def _growth(start: Array, length: Array) -> Array:
-    """Return S(start + length) - S(start), relatively accurate; S' is Langevin's function, positive and rising."""
+    """Return S(start + length) - S(start), relatively accurate. It is integrated from S', Langevin's function, which
+    is positive and rising.
+    """
     nodes, weights = _nodes()
     places = start[..., None] + np.minimum(length, 1.0)[..., None] * nodes
     short = length * (_langevin(places) @ weights)
@@ -194,6 +198,8 @@ def _log_sinhc(y: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _nodes() -> tuple[Array, Array]:
-    """Return Gauss-Legendre nodes on (0, 1). S' has poles at multiples of i pi: twelve suffice for lengths up to 1."""
+    """Return Gauss-Legendre nodes on (0, 1). Twelve suffice for lengths up to 1, because the poles of S' are
+    multiples of i pi.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(12)
     return 0.5 * (nodes + 1.0), 0.5 * weights

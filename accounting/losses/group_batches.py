@@ -79,10 +79,10 @@ class GroupBatchLoss(AtomicLoss):
         return Atoms(np.logaddexp.reduceat(log_masses[order], starts), losses)
 
     def _law(self) -> tuple[Array, Array]:
-        """Return the numbers h >= 1 and their weights; everything else counts as 0 hits.
+        """Return the numbers h >= 1 of hits that are counted, and their weights. All other cases count as 0 hits.
 
-        A's profile grows with each weight, and either profile grows with all weights together, so weights are rounded
-        down.
+        Weights are rounded down, because A's profile grows with each weight, and both profiles grow if all weights grow
+        together.
         """
         numbers, weights = self.hits.numbers, np.array(self.hits.weights)
         kept = (weights > (0.0 if self.to_null else _RARE)) & (numbers > 0.0)

@@ -57,7 +57,7 @@ class GroupLaplaceLoss(AtomicLoss):
         sampling_probability: The sampling probability q, below 1.
         group_size: The size k of the group, at least 2.
         replaced: Whether the group is replaced by another one.
-        upward: Whether the pair dominates; otherwise it is attained.
+        upward: Whether the pair bounds from above, and so dominates; otherwise it bounds from below, and is attained.
 
     Guarantees: profiles_enclose_the_mixture_and_are_close.
     """
@@ -160,12 +160,13 @@ def _log_mean_exp(gains: Array, log_weights: Array) -> Array:
 
 
 def _at_the_ends(p: Array, between: Array, at_edges: Array) -> Array:
-    """Return P-masses at the edges. Each cell's mass goes to its two ends, so that its Q-mass is kept; the outer cells
-    have one end.
+    """Return the P-masses at the edges of cells.
+
+    Each cell's mass is split between its two ends such that its Q-mass is kept. The two outer cells have only one end.
 
     Args:
         p: The P-masses of all cells.
-        between: log of P's over Q's mass of each cell that has two ends.
+        between: The log of the ratio of P's to Q's mass, for each cell with two ends.
         at_edges: The losses at the edges.
     """
     low, high = at_edges[:-1], at_edges[1:]

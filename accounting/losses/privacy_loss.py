@@ -248,17 +248,18 @@ class PrivacyLoss(ABC):
 def rho_of_pure_dp(epsilon: float) -> float:
     """Return the smallest rho of the zCDP that epsilon-DP implies: eps tanh(eps/2).
 
-    Source: log cosh(eps sqrt(w)) is concave in w = (order - 1/2)^2, because its slope eps tanh(y) / (2 sqrt(w)),
-    y = eps sqrt(w), falls in w; so the moment of randomised response is below its tangent at order 1, which is
-    eps tanh(eps/2) times order (order - 1). Randomised response attains it as the order tends to 1. It is below
-    eps^2 / 2, the number of Bun & Steinke 2016, Proposition 3.3.
+    Source: let w = (order - 1/2)^2. log cosh(eps sqrt(w)) is concave in w, because its slope eps tanh(eps sqrt(w)) / (2
+    sqrt(w)) falls in w. So the moment of randomised response is below its tangent at order 1, which is eps tanh(eps/2)
+    times order (order - 1). Randomised response attains this rho as the order tends to 1. It is below eps^2 / 2, the
+    rho of Bun & Steinke 2016, Proposition 3.3.
     """
     return epsilon * math.tanh(0.5 * epsilon)
 
 
 def line_digits(log_count: float) -> float:
-    """Return the digits of a quadrature, chosen so that e^-digits times the number of steps is far below the allowed
-    error."""
+    """Return the digits of a quadrature. They are chosen such that e^-digits times the number of steps is far below
+    the allowed error.
+    """
     return 44.0 + log_count
 
 

@@ -61,8 +61,9 @@ from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
 
-#: With less noise, the values of the laws leave the range of doubles, and t steps hide next to nothing: mu^2 / 2 is
-#: above 200. The unsampled step then stands for an allocation, and nothing is known from below.
+#: The least noise for which allocations are evaluated. With less noise, mu^2 / 2 is above 200: the values of the laws
+#: leave the range of doubles, and t steps hide next to nothing. The unsampled step then stands for an allocation, and
+#: there is no lower bound.
 LEAST_NOISE = 0.05
 
 _NOTHING = RandomizedResponseLoss(0.0)

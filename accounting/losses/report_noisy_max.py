@@ -117,8 +117,8 @@ class NoisyMaxLoss(RandomizedResponseLoss):
     def attained_near(self, tilt: float | None) -> PrivacyLoss:
         """Return candidates whose moment at ``tilt`` is the largest.
 
-        With exponential noise these are two candidates; with Laplace noise a few of equal scores against a few others,
-        or crowds.
+        With exponential noise there are two candidates. With Laplace noise they are crowds, or a few candidates of
+        equal scores against a few others.
         """
         if self.epsilon == 0.0:
             return RandomizedResponseLoss(0.0)
@@ -211,8 +211,8 @@ class TwoCandidatesLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class FewCandidatesLoss(AtomicLoss):
-    """The loss of two groups of candidates with equal scores and Laplace noise: one is ahead, and behind for the
-    neighbour.
+    """The loss of two groups of candidates with equal scores and Laplace noise. The first group is ahead for one
+    neighbour and behind for the other.
 
     Only the side of the winner is seen, which reveals less than the winner.
 

@@ -39,8 +39,8 @@ Array = NDArray[np.float64]
 #: The largest number of steps for which cells are small compared with one term, and the least noise. With less noise,
 #: nearly all terms would be 0.
 MOST_BINS, LEAST_NOISE = 10_000, 0.2
-#: The least and the largest number of cells in a standard deviation of the sum, and in one of a term; and the number of
-#: standard deviations of a term that are cut into cells.
+#: The least and the largest number of cells in a standard deviation of the sum; the number of cells in a standard
+#: deviation of a term; and the number of standard deviations of a term that are cut into cells.
 _LEAST_CELLS, _MOST_CELLS, _PER_TERM, _REACH = 100, 150, 11.0, 9.0
 #: The mass below which masses are left out of an intermediate law, and the mass that replaces all smaller ones in the
 #: pair.

@@ -103,7 +103,7 @@ class ShuffledLoss(PrivacyLoss):
     """Loss of one round of shuffled messages, all of the same randomiser; it lies between two pairs.
 
     Attributes:
-        local_epsilon: e0 of the randomiser.
+        local_epsilon: The local epsilon e0 of the randomiser.
         num_users: The number n of users.
     """
 

@@ -139,7 +139,9 @@ def _numbers_of_ones(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _differences(local_epsilon: float, num_users: int) -> Atoms:
-    """Return the atoms of the count of category 1 less the count of category 2, if user 1 has the one or the other."""
+    """Return the atoms of the number of answers 1 less the number of answers 2. User 1 has category 1 under P and
+    category 2 under Q.
+    """
     odds, others = math.exp(-local_epsilon), num_users - 1
     chance = odds / (1.0 + 2.0 * odds)
     reach = math.ceil(math.sqrt(4.0 * _TAIL * others * chance) + _TAIL)

@@ -82,10 +82,10 @@ class RandomizedResponseLoss(PrivacyLoss):
     def for_group(self, size: int) -> GroupStep:
         """Return the pair of discrete Laplace noise of scale 1 / epsilon, k steps apart.
 
-        For an f-DP step, a group has the trade-off function 1 - (1 - f)^{o k} (Dong, Roth & Su 2022, Theorem 2.14). For
-        epsilon-DP, 1 - f is the effect of a shift by one step on the tails of the law of such noise, at every point of
-        the lattice and linearly between. A count with such noise attains the bound. So it is exact for a guarantee as
-        stated, and above the cost of a single mechanism with a proof.
+        If a step is f-DP, a group of k records has the trade-off function 1 - (1 - f)^{o k} (Dong, Roth & Su 2022,
+        Theorem 2.14). For epsilon-DP, 1 - f describes how a shift by one step changes the tails of discrete Laplace
+        noise: exactly at the lattice points, and linearly between them. A count with such noise attains the bound. So
+        the bound is exact for a guarantee as stated. A single mechanism with this guarantee may cost less.
         """
         epsilon = size * self.epsilon
         if epsilon < _SMALLEST_FOR_GROUPS:
@@ -95,8 +95,9 @@ class RandomizedResponseLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class PureDpLoss(RandomizedResponseLoss):
-    """The loss of epsilon-DP as stated: that of the worst mechanism with this guarantee, for one record and for
-    groups."""
+    """The loss of epsilon-DP as stated: the loss of the worst mechanism with this guarantee, for one record and for
+    groups.
+    """
 
     is_stated = True
     end_error = 0.0
@@ -245,7 +246,7 @@ class ApproximateDpRules(MechanismRules[ApproximateDp]):
         return ApproximateDpLoss(mechanism.epsilon, mechanism.delta)
 
     def without_failure(self, mechanism: ApproximateDp) -> tuple[Mechanism, float]:
-        """Return an eps-DP event and delta: an (eps, delta)-DP step is eps-DP with probability at least 1 - delta, so
+        """Return an eps-DP event and delta. An (eps, delta)-DP step is eps-DP with probability at least 1 - delta, so
         deltas add up.
 
         Source: Kairouz, Oh & Viswanath 2015, Theorem 3.1.

@@ -117,7 +117,7 @@ def randomly_truncated(
 
 
 def _of_private_size(noise: float, probability: float, size: int, most_records: int) -> EnclosedLoss:
-    """Return the loss of a record that comes or goes, for every number of records up to ``most_records``.
+    """Return a loss of a record that comes or goes. It dominates for every number of records up to ``most_records``.
 
     Data sets of few records are never cut, and so attain Poisson's pair.
     """
@@ -138,9 +138,9 @@ def _of_private_size(noise: float, probability: float, size: int, most_records: 
 def most_displaced(probability: float, size: int, most_records: int) -> float:
     """Bound g(n) over all n up to ``most_records``.
 
-    Up to n q = B it rises: (n - B) q / (1 - q) <= n q there, so R(n) <= (1 + s + s^2 + ...) / (B + 1) < 1 with
-    s = B / (B + 2). If R is so close to 1 that its side is not known, the following is used: from a number n to a
-    larger one m, g grows by a factor of (m / n)^(1/R(n) - 1) at most.
+    g rises up to n q = B: there (n - B) q / (1 - q) <= n q, so R(n) <= (1 + s + s^2 + ...) / (B + 1) < 1 with s = B /
+    (B + 2). R may be so close to 1 that it is not known on which side it lies. Then this fact is used: from n to a
+    larger m, g grows by at most a factor of (m / n)^(1/R(n) - 1).
 
     Args:
         probability: The probability q, in (0, 1).
@@ -192,8 +192,9 @@ def _of_public_size(
     Args:
         most: An upper bound of r, below ``probability``.
 
-    tau is known between two ends. If it may be either, a branch that dominates both others stands for them: that of
-    a cut with q in place of r. The covariances of Poisson's pair are below those of the cut, and branches grow with r.
+    tau is known to lie between two numbers. The mass that may belong to either branch goes to a third branch, which
+    dominates both: that of a cut with q in place of r. It does so because the covariances of Poisson's pair are below
+    those of the cut, and branches grow with r.
     """
     tail, kept = binomial_tail(records - 1, probability, size), binomial_tail(records, probability, size + 1)
     share = size / records

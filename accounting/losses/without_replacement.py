@@ -93,8 +93,8 @@ class SymmetrizedLoss(PrivacyLoss):
         return self.pair.unamplified_mu
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Return the step. On l > 0 its loss has the law of Poisson's remove pair, on l < 0 the reflection of that
-        pair's other law.
+        """Return the step. Its losses above 0 have the law of Poisson's remove pair. Its losses below 0 are the
+        reflection of that pair's losses under the other law.
 
         The rest of the mass is at 0: M(z) = 1 + E_Q [(f^(z+1) + f^-z - f - 1) 1{y >= 0}], because the profile is the
         remove pair's for eps >= 0 and delta(-eps) = 1 - e^-eps + e^-eps delta(eps).
@@ -112,8 +112,9 @@ class SymmetrizedLoss(PrivacyLoss):
 
 
 def symmetrized(pair: PoissonGaussianLoss | PoissonLaplaceLoss | GaussianLoss | LaplaceLoss) -> PrivacyLoss:
-    """Return the loss of a batch of a fixed size: Poisson's pair symmetrised, or the mechanism's own for a full
-    batch."""
+    """Return the loss of a batch of a fixed size: that of Poisson's pair, symmetrised; or for a full batch that of
+    the mechanism itself.
+    """
     return SymmetrizedLoss(pair) if isinstance(pair, PoissonGaussianLoss | PoissonLaplaceLoss) else pair
 
 
