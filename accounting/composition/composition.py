@@ -118,7 +118,7 @@ def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int
     mechanisms = [event.mechanism.from_below for event in checked]
     if all(least is event.mechanism for least, event in zip(mechanisms, checked, strict=True)):
         return composition
-    # Each event that was left out costs at least 0.
+    # Events without a lower bound are left out here, because each costs at least 0.
     known = [(event, least) for event, least in zip(checked, mechanisms, strict=True) if least is not None]
     below = [replace(event, mechanism=least) for event, least in known]
     return replace(composition, from_below=_composed(below, relation, runs) if below else Composition(()))

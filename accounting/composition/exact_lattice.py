@@ -57,7 +57,10 @@ class _Lattice:
 
 
 class ExactLattice:
-    """Guarantees: interval_contains_truth; exact_on_the_lattice: no term for rounding losses to it."""
+    """The evaluator for equal steps whose losses lie on one lattice.
+
+    Guarantees: interval_contains_truth; exact_on_the_lattice: no term for rounding losses to the lattice.
+    """
 
     name = "lattice_sum"
     methods: tuple[str, ...] = ()

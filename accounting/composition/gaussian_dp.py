@@ -21,28 +21,31 @@ from accounting.losses.mills import mills_difference
 from accounting.losses.stated import ZcdpLoss
 
 _ULP = 2.0**-52
-#: Relative allowance for mu, the root of a sum of squares.
+#: A relative allowance for the rounding of mu, which is the root of a sum of squares.
 _MU_ALLOWANCE = 8.0 * _ULP
 #: Relative error of the profile over 1 + a^2: that of `mills_difference`, and of e^(a^2 / 2) at a rounded a.
 _ERROR = 7e-15
-#: At smaller a the profile is at least 1 - 1e-18, hence above every delta below 1.
+#: For a below this number the profile is at least 1 - 1e-18, hence above every delta below 1.
 _SMALLEST = -9.0
-#: At larger a it is below the smallest positive number.
+#: For a above this number the profile is below the smallest positive number.
 _LARGEST = 40.0
 #: For upper bounds, a smaller mu is replaced by this one, because its profile has no relative accuracy.
 _SMALLEST_MU = 1e-250
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 _LOG_SQRT_TWO_PI = math.log(_SQRT_TWO_PI)
-#: A step of Halley's below this leaves an error below the rounding of the profile.
+#: A step of Halley's iteration below this size leaves an error below the rounding of the profile.
 _SMALL_STEP = 1e-5
 _MOST_STEPS = 60
-#: A bound is bisected where the profile's own error moves it by more than this.
+#: A bound is bisected if the error of the profile moves it by more than this relative amount.
 _COARSE = 1e-6
 _NORMAL = NormalDist()
 
 
 class AnalyticGaussian:
-    """Guarantees: exact_for_full_batch (upper and lower within 1e-10 relative in delta); below_the_truth otherwise."""
+    """The evaluator for full-batch Gaussians.
+
+    Guarantees: exact_for_full_batch (upper and lower within 1e-10 relative in delta); below_the_truth otherwise.
+    """
 
     name = "analytic_gaussian"
     methods: tuple[str, ...] = ()

@@ -80,7 +80,7 @@ def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float
     masses[-first] += 1.0
     if not bool(np.all(np.isfinite(masses))):
         raise ArithmeticError("a profile is not finite on the lattice")
-    # Rounding alone makes a mass negative; lifting it to 0 only adds to the profile.
+    # A mass is negative only by rounding. Lifting it to 0 only adds to the profile.
     lifted = np.maximum(-masses, 0.0)
     masses = np.maximum(masses, 0.0)
     infinite = float(excess[-1])

@@ -109,7 +109,9 @@ class LogMoments:
         raise ValueError("no bound is known at this order or above; the order must be at most the largest known one")
 
     def rho(self, omega: float) -> float:
-        """Bound the ratio of divergence to order for 1 < order <= ``omega``: take the largest on each chord."""
+        """Return a bound of the ratio of divergence to order for 1 < order <= ``omega``, by the largest ratio on
+        each chord.
+        """
         largest = 0.0
         for (a, low), (b, high) in pairwise(self._hull):
             if a >= omega - 1.0:

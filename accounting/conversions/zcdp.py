@@ -80,7 +80,7 @@ def to_attack_risk(stated: Stated, target: Target) -> Converted:
 
 
 def region(rho: float, omega: float) -> Region:
-    """Return the tests that rho-zCDP, truncated at ``omega``, leaves possible."""
+    """Return the attacks that rho-zCDP, truncated at ``omega``, leaves possible."""
     if rho == 0.0:
         return ApproximateRegion(0.0, 0.0)
     return RenyiRegion(LinearBounds(max(rho, SMALLEST_DIVERGENCE), omega))

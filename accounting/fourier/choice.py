@@ -30,7 +30,7 @@ from accounting.fourier.steps import (
 Array = NDArray[np.float64]
 Lines = dict[float, list[tuple[Line, int]]]
 
-#: Aliases and truncation are kept below this fraction of delta.
+#: The log of the fraction of delta below which aliases and truncation are kept.
 _LOG_TOLERANCE = math.log(2e-9)
 #: The log of the largest allowed ratio of a tilt's amplification, M(c) e^(-c eps) / delta, to the smallest
 #: amplification.
@@ -38,7 +38,7 @@ _LOG_AMPLIFICATION = math.log(1e6)
 #: A line whose error exceeds the first number is used only if the amplified error stays below e to the second number,
 #: 1e-8.
 _INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
-#: The tabulated tilts over the largest one, close to each other where saddle points usually are.
+#: The tabulated tilts, divided by the largest one. They are close to each other where saddle points usually are.
 _TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
 _TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
@@ -69,7 +69,7 @@ class DirectedComposition:
 
     @cached_property
     def moments(self) -> tuple[float, float]:
-        """Mean and variance of the loss under P."""
+        """The mean and the variance of the loss under P."""
         start = self.table(np.array([1e-9]))
         return float(start.means[0]), float(start.variances[0])
 

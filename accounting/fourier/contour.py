@@ -141,7 +141,7 @@ class Contour:
         return delta, slope
 
     def estimates(self, epsilons: Array) -> tuple[Array, Array]:
-        """Return what `estimate` does, at many epsilons."""
+        """Estimate delta and -d delta / d eps at many epsilons."""
         deltas, slopes = self._estimates(epsilons)
         return deltas, slopes
 
@@ -197,7 +197,7 @@ def _evaluate(
             raised = total + moved
             lost = (raised - total) - moved
             total = raised
-            # Rounding of the factor e^(-z eps) of each point.
+            # This is the rounding of the factor e^(-z eps) at each point.
             rounded = 38.0 + size * math.hypot(tilt, k * spacing)
             turn += abs(part) * rounded
             if window > 0.0:
@@ -334,7 +334,7 @@ def _gaussian_line(gaussian: float, tilt: float, spacing: float, logs: Complex, 
 def _add_line(
     logs: Complex, quadrature: Array, rounding: Array, line: tuple[Complex, Array, Array], count: float
 ) -> None:
-    """Add ``count`` equal steps."""
+    """Add the logarithms and errors of ``count`` equal steps to the given arrays."""
     for k in range(logs.size):
         logs[k] += count * line[0][k]
         quadrature[k] += count * line[1][k]

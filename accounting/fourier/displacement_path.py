@@ -40,7 +40,7 @@ from accounting.fourier.steps import Complex, log1p_complex
 
 Array = NDArray[np.float64]
 
-#: A bound of d for every line: excursions are at most a half, at angles of at most two.
+#: A bound of d for every line, because excursions are at most 1/2 and angles are at most 2.
 _MOST_AHEAD = 0.16
 #: Beyond this place, f is not near 1 for any k.
 _NEAR = 100.0

@@ -31,7 +31,7 @@ _NODES = np.arange(1 - HALF, 1 + HALF)
 #: Rounding errors of an interpolated density, in units of the roundoff. The first number covers the weights, the sum
 #: and the exponential; the second covers a node's value apart from its exponent.
 _INTERPOLATED, _NODE = 20.0, 4.0
-#: A cell with a larger error is not interpolated.
+#: The largest error with which a cell is interpolated.
 _WORST = 0.01
 #: The number of parts into which the places nearest to a node are divided on either side; each part has its own bounds.
 _PARTS = 8

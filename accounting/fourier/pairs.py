@@ -30,7 +30,7 @@ REMOVE, ADD, REPLACE = 0, 1, 2
 #: A band as the compiled loops know it: low, high and width.
 Ends = tuple[float, float, float]
 EVERYTHING: Ends = (-math.inf, math.inf, 1.0)
-#: Relative error of the complex error function.
+#: A bound of the relative error of the complex error function.
 SHARE_ERROR = 2e-13
 #: For x < 0, 1 - Phi(x + iy) is 1 within e^-40 where x^2 - y^2 is at least this.
 _FAR_LEFT = 80.0

@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 
 PLAIN_POINTS = 3000
 SPLIT_POINTS = 60_000
-#: Ratio of the losses at the ends of one band.
+#: The ratio of the losses at the two ends of a band.
 _BAND_RATIO = 16.0
 WINDOW_POINTS = 120_000
 #: Below this expected number of participations of one record, a single participation matters most, and the bulk is
@@ -55,7 +55,7 @@ _FEW_STEPS = 64
 _REST_TILTS, _NEAREST, _STEEPEST = 36, 40.0, 3000.0
 #: The bulk is bounded at this multiple of epsilon, so that the bound holds around epsilon.
 _BELOW = 0.98
-#: A bound of the bulk's delta replaces it if it is below this fraction of delta.
+#: The bulk's delta is only bounded, and not computed, if the bound is below this fraction of delta.
 _NEGLIGIBLE = 3e-9
 #: The share of the remaining effort that `split` reserves for later methods, and the share of the rest for one cut.
 _RESERVED, _ONE_CUT = 0.2, 0.8
@@ -337,7 +337,7 @@ def chernoff_delta(table: TiltTable, epsilon: float) -> float:
 
 
 def known_log_delta(profile: Profile, epsilon: float) -> float | None:
-    """Return log delta if the profile knows delta to a tenth."""
+    """Return log delta if the profile knows delta to a tenth; otherwise None."""
     bounds = profile.delta_bounds(epsilon)
     return math.log(bounds.estimate) if bounds.lower > 0.9 * bounds.upper else None
 

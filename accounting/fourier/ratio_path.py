@@ -41,7 +41,7 @@ MAX_NODES = 200_000
 #: line.
 LINE_ANGLE = 1.0
 REAL_ANGLE = 1.5
-#: Widest excursion from the real line, below pi, where f is not zero.
+#: The widest excursion of the path from the real line. It is below pi, so f is not zero on the path.
 _HIGHEST = 2.5
 REACH = 13.0
 #: The densities underflow if the ends are farther apart than this.

@@ -39,7 +39,7 @@ class Atoms:
 
     @cached_property
     def swapped(self) -> Atoms:
-        """The other direction: the loss of (Q, P) under Q."""
+        """The loss in the other direction: that of the pair (Q, P) under Q."""
         return Atoms((self.log_masses - self.losses)[::-1], -self.losses[::-1])
 
     @cached_property

@@ -23,9 +23,9 @@ _MOST_BLOCKS = 400_000
 _REACH = 13.0
 #: Summation ends at masses of at most this share of the first.
 _LEAST = 5e-324
-#: The relative rounding error of a mass, to be multiplied by 1 + D, and that of a sum.
+#: The relative rounding error of a sum. That of a mass is this number times 1 + D.
 _ALLOWANCE = 2e-13
-#: Smaller factorials are computed exactly.
+#: The factorials of numbers below this are computed exactly.
 _SMALL = 16
 
 

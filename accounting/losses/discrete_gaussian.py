@@ -141,7 +141,7 @@ class FineGaussianLoss(PrivacyLoss):
     is_tight = False
 
     def repeated(self, count: int) -> tuple[PrivacyLoss, int]:
-        """Return ``count`` steps as one."""
+        """Return one step that stands for ``count`` steps."""
         return _loss(self.deviation * math.sqrt(count), self.shift * count), 1
 
     @property

@@ -97,7 +97,7 @@ class GroupLaplaceLoss(AtomicLoss):
         else:
             losses = np.concatenate([at_edges[:1], between, at_edges[-1:]])
         p, losses = p[p > 0.0], losses[p > 0.0]
-        # Losses that rounding cannot tell apart are merged.
+        # Cells whose losses are equal up to rounding are merged.
         starts = np.flatnonzero(np.concatenate([[True], np.diff(np.maximum.accumulate(losses)) > 0.0]))
         return Atoms(np.log(np.add.reduceat(p, starts)), losses[starts])
 

@@ -118,7 +118,7 @@ class PrivacyLoss(ABC):
 
     @abstractmethod
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """Return where the loss lies, up to P-mass e^log_mass on each side."""
+        """Return the interval in which the loss lies, apart from a P-mass of e^log_mass on each side."""
 
     @property
     def dominating(self) -> PrivacyLoss:
@@ -176,12 +176,12 @@ class PrivacyLoss(ABC):
 
     @property
     def stated_tilts(self) -> Array:
-        """Tilts at which moments are known better than at others."""
+        """The tilts at which moments are known better than at others."""
         return np.empty(0)
 
     @property
     def unamplified_mu(self) -> float | None:
-        """mu of a full batch of Gaussian noise that dominates the step; None for other noise."""
+        """The mu of a full batch of Gaussian noise that dominates the step; None for other noise."""
         return None
 
     @property

@@ -209,8 +209,11 @@ class RatioLoss(PrivacyLoss):
         return least_allocation_moment(self.noise_multiplier, self.bins, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """Guarantees: profile_is_rounded_outward: it is above the allocation's profile if ``upward``, and below it
-        otherwise."""
+        """Return delta(eps) - max(0, 1 - e^eps) of one direction.
+
+        Guarantees: profile_is_rounded_outward: it is above the allocation's profile if ``upward``, and below it
+        otherwise.
+        """
         here = self.law.atoms if remove else self.law.atoms.swapped
         infinite, other = (self.law.infinity, self.law.zero) if remove else (self.law.zero, self.law.infinity)
         positive = here.profile(np.maximum(epsilons, 0.0)) + infinite

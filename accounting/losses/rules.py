@@ -81,7 +81,7 @@ class MechanismRules(ABC, Generic[M]):
         """
 
     def pure_epsilon(self, mechanism: M, step: ChargedStep) -> Between:
-        """Return the largest loss of one step, never more than without sampling."""
+        """Return the largest loss of one step. Sampling never makes it larger."""
         return about(step.loss.pure_epsilon)
 
     def zcdp_rho(self, mechanism: M, step: ChargedStep) -> Between:

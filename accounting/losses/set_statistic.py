@@ -124,7 +124,9 @@ class SetStatisticLoss(AtomicLoss):
         return replace(step, error=self.error)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Guarantees: attained_by_the_sets."""
+        """Return delta(eps) - max(0, 1 - e^eps) of one direction, rounded down.
+
+        Guarantees: attained_by_the_sets."""
         exact = AtomicLoss.excess(self, epsilons, remove=remove)
         # The errors of P and Q change (P - e^eps Q)_+ by at most this amount, in which P's mass of losses above eps
         # counts twice.

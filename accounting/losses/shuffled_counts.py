@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 LEFT_OUT = 1e-59
 #: The number of nats at which tails are cut, so that the numbers beyond have at most this total probability.
 _TAIL = 140.0
-#: The width of a group, relative to its number of clones.
+#: The range of the numbers of clones in one group, relative to these numbers.
 _GROUP = 2e-4
 #: The number of losses per standard deviation, the distance up to which they are evenly spaced, and the factor by which
 #: their spacing grows beyond.
@@ -215,7 +215,9 @@ def _clones(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _groups(others: int, chance: float) -> tuple[Array, Array]:
-    """Return numbers of clones and their probabilities: Bin(others, chance), grouped downward."""
+    """Return numbers of clones and their probabilities. The law is Bin(others, chance), and each group counts as its
+    smallest number.
+    """
     mean = others * chance
     low = max(0, math.floor(mean - math.sqrt(2.0 * _TAIL * mean)))
     high = min(others, math.ceil(mean + math.sqrt(2.0 * _TAIL * mean) + _TAIL))
@@ -258,7 +260,7 @@ def _log_law(log_ratios: Array) -> Array:
     """Return the logarithms of a law's masses, given the logarithms of the ratios of neighbouring masses."""
     logs = np.append(0.0, np.cumsum(log_ratios))
     mode = int(np.argmax(logs))
-    # Sums from the mode outward do not carry the rounding of the far side.
+    # Sums start at the mode, so each side carries only its own rounding.
     right = np.append(0.0, np.cumsum(log_ratios[mode:]))
     left = -np.cumsum(log_ratios[:mode][::-1])[::-1]
     outward = np.concatenate([left, right])

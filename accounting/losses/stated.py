@@ -217,7 +217,10 @@ class RenyiCurveLoss(PrivacyLoss):
         return np.array([x for x, _ in corners]), np.array([y for _, y in corners])
 
     def log_moment(self, tilts: Array) -> Array:
-        """Guarantees: hull_bounds_every_mechanism: K of any mechanism with these divergences; inf beyond the last."""
+        """Return an upper bound of K(x) from the lower convex hull of the stated moments; inf beyond the last order.
+
+        Guarantees: hull_bounds_every_mechanism: K of any mechanism with these divergences.
+        """
         places, moments = self._hull
         bound: Array = np.interp(tilts, places, moments, right=math.inf) * (1.0 + 1e-14)
         return bound

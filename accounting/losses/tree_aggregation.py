@@ -28,7 +28,10 @@ from accounting.units import Between, exact, exactly
 
 @rules_for(TreeAggregation)
 class TreeAggregationRules(MechanismRules[TreeAggregation]):
-    """Guarantees: exact_gaussian: mu^2 = nodes (sensitivity / s)^2, attained by a record in the first leaves."""
+    """The rules of tree aggregation.
+
+    Guarantees: exact_gaussian: mu^2 = nodes (sensitivity / s)^2, attained by a record in the first leaves.
+    """
 
     linear_in_order = True
 

@@ -86,8 +86,9 @@ _FINE = 2**24
 @sampling_rules_for(TruncatedPoisson)
 class TruncatedPoissonRules(SamplingRules[TruncatedPoisson]):
     def stand_in(self, event: Event, sampling: TruncatedPoisson) -> tuple[Event, Discrepancy]:
-        """Return Poisson batches, and the probability that one of them is cut if records are left out in an arbitrary
-        way."""
+        """Return the event with Poisson batches, and the probability that one of them is cut, if records are left
+        out in an arbitrary way.
+        """
         if sampling.is_random and isinstance(event.mechanism, Gaussian):
             return event, Discrepancy()
         probability = sampling.sampling_probability
@@ -101,7 +102,7 @@ def randomly_truncated(
     mechanism: Gaussian, sampling: TruncatedPoisson, relation: NeighboringRelation, _sensitivity: float
 ) -> PrivacyLoss:
     """Return the loss of a step whose batch is cut at random."""
-    assert sampling.is_random  # Otherwise, Poisson batches stand in for the cut ones.
+    assert sampling.is_random  # Batches that are cut in an arbitrary way are replaced by Poisson batches before.
     if sampling.truncation == "random_slots" and relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
         relation = NeighboringRelation.REPLACE_SPECIAL
     noise, probability, size = mechanism.noise_multiplier, sampling.sampling_probability, sampling.max_batch_size
