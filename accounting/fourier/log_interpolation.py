@@ -6,8 +6,8 @@ through 2L nodes and interpolation through the inner 2L - 2 of them err in oppos
 between the two. The proof is in docs/concepts/fourier.md, "Sums of log-normal variables".
 
 Errors of the nodes are magnified by the sum of Lagrange's weights in absolute value, which is 1 at a node and 1.8 in
-the middle between two. So nodes may be several lattice points apart (`Lattice.stride`): a place is then close to one
-of the nodes that are taken for it.
+the middle between two. So nodes may be several lattice points apart (`Lattice.stride`). The nodes for a place are
+chosen such that the place is close to one of them.
 """
 
 from __future__ import annotations

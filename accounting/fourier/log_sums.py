@@ -12,8 +12,8 @@ log-normal variables"; in short:
 * For independent sums A and B, q(l) = int q_A(l - log(1 + e^-v)) q_B(l - log(1 + e^v)) dv. The trapezoid rule converges
   exponentially: on Im v = y the integrand is at most e^(y^2 / (2 sigma^2)) times that of l + log kappa on the real
   line, with 1 <= kappa <= 1 / cos(y / 2).
-* A lattice reaches as far up as its caller needs. With many variables and little noise, a single large variable makes
-  the tail, which is then a thousand sigma long.
+* A lattice reaches as far up as its caller needs. With many variables and little noise, the tail comes from a single
+  large variable and may be a thousand sigma long.
 """
 
 from __future__ import annotations

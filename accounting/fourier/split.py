@@ -5,14 +5,14 @@ like 1/t^2, and contributes nothing at eps. With smooth cuts at the loss R and f
 (small losses), gamma (large ones) and a rest whose mass is negligible: the rest is counted as an infinite loss, and
 without it no moment explodes. Then delta = D_nu + D, where D_nu is the profile of nu^{*T}, and D is that of the
 nonnegative measure P^{*T} - nu^{*T}, whose transform is M^T - M_nu^T. Both are profiles of nonnegative measures, so the
-alias identity of `contour` holds for each of them on a line of its own. Neither cancels, whereas both on one line
-would. If Chernoff's bound of D_nu is negligible, the bound replaces D_nu.
+alias identity of `contour` holds for each of them on its own line. On separate lines nothing cancels; on a common line
+it would. If Chernoff's bound of D_nu is negligible, the bound replaces D_nu.
 
 M^T - M_nu^T = M_nu^T expm1(T log1p(M_gamma / M_nu)), so a tiny D keeps its digits.
 
 Above 0, the losses of batches of a fixed size are those of a `GaussianPair`, and they are cut there in the same way;
-nu holds all losses below 0. gamma is that of the pair on the whole line. Its mass at losses below 0 does not belong to
-the law; `Cut.excess_below_zero` bounds it.
+nu holds all losses below 0. gamma is taken from the pair on the whole line. The mass of gamma at losses below 0 does
+not belong to the law; `Cut.excess_below_zero` bounds this mass.
 
 Alternatively, nu holds the atoms of the law. Then D_nu is a finite sum, and the transform of D falls. With Laplace
 noise the gamma of one step has a profile in closed form, so T nu^{*(T-1)} * gamma is summed as well (``leading``). What

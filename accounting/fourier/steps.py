@@ -1,8 +1,9 @@
 """This module defines a step in the form that contour integrals need: its moments at real tilts, and the transform M on
 a line.
 
-A step's M on the line Re z = c is kept as a finite measure, M(c + it)/M(c) = 1 + sum of w_j (e^(i t l_j) - 1), with
-complex weights and losses of nonnegative imaginary part, and a bound of the error, the same for every t.
+On the line Re z = c, a step's M is kept as a finite measure: M(c + it)/M(c) = 1 + sum of w_j (e^(i t l_j) - 1). The
+weights w_j and the losses l_j are complex, and the losses have nonnegative imaginary parts. One bound of the error
+holds for every t.
 """
 
 from __future__ import annotations

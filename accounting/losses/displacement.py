@@ -1,10 +1,10 @@
 """This module compares a record that takes another record's place in the batch with a null record that leaves the place
 empty.
 
-s = noise multiplier, r = probability that this happens. The sum is a + w if the record or the null record is outside
-the batch, a + u if the record is inside, and a + v if the null record is inside: u = x - w, v = -w for the record's
-contribution x and the other one's w, both of norm at most 1. So one law is (1-r) N(0) + r N(u), the other (1-r) N(0) +
-r N(v), around a + w.
+s is the noise multiplier, and r is the probability that the record takes another record's place. Let x be the record's
+contribution and w that of the other record, both of norm at most 1. The sum is a + w if the record (or the null record)
+is outside the batch. Relative to a + w, the sum moves by u = x - w if the record is inside, and by v = -w if the null
+record is inside. So one law is (1-r) N(0) + r N(u), and the other is (1-r) N(0) + r N(v), around a + w.
 
 P - g Q = r [N(u) - b N(0) - g N(v)] with b = (1-r)(g-1)/r >= 0 for g >= 1, and the hockey stick of such a pair grows
 with |u|^2, |u - v|^2 and <u, u - v> (`losses.poisson`). For the record against the null record, they are at most 4, 1
@@ -14,9 +14,9 @@ and 2, which u = 2, v = 1 attains; the other way round they are at most 1, 1 and
 
 the profile of the record against the null record is at most A's for eps >= 0. For eps < 0 it is at most the profile
 that follows from R's by delta(-eps) = 1 - e^-eps + e^-eps delta_swapped(eps). Both halves are attained, so together
-they are a supremum of profiles, which is the profile of one pair; compositions are dominated by its compositions (Zhu,
-Dong & Wang 2022). A loss l > 0 has A's law under P; a loss -l < 0 the law of -log of R's ratio under Q; and the rest of
-the mass is at 0.
+they are a supremum of profiles. This supremum is the profile of one pair, and compositions are dominated by
+compositions of this pair (Zhu, Dong & Wang 2022). Losses above 0 have A's law under P. Losses below 0 have the law of
+minus the log of R's ratio under Q. The rest of the mass is at 0.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ pairs are attained, in the limit, by exponential mechanisms (Dong, Durfee & Roge
 
       delta(x) = (1 - e^((x - eps)/2))^2 / (1 - e^-eps),   |x| <= eps.
 
-  As a function of e^x it is convex, so it is the profile of one pair, with loss density e^(l/2) / (4 sinh(eps/2)) on
-  (-eps, eps) under P. It dominates each of the mechanisms, hence compositions of it dominate every adaptive
-  composition of them (Zhu, Dong & Wang 2022, Theorem 10). But adaptive compositions need not attain it, because t
-  cannot depend on x.
+  As a function of e^x this profile is convex, so it is the profile of one pair. The pair's loss has the density e^(l/2)
+  / (4 sinh(eps/2)) on (-eps, eps) under P. The pair dominates each of the mechanisms, so compositions of the pair
+  dominate every adaptive composition of them (Zhu, Dong & Wang 2022, Theorem 10). Adaptive compositions need not attain
+  this bound, because t cannot depend on x.
 * Moments: the largest over t has a closed form (`log_moment`); it is below eps^2 x (x + 1) / 8, because K'' is at most
   eps^2 / 4 and K(-1) = K(0) = 0. Divergences add up under adaptive composition.
 * From below: (eps/2)-randomised response (t = eps/2), in every step.

@@ -19,12 +19,12 @@ first step alone has Poisson's pair with q = 1/t.
 one step of each: k allocations, exactly.
 
 **A set of k steps**, all sets equally likely: X is the elementary symmetric polynomial of degree k over its number of
-terms, affine in every Y_i. So sets have a pair of their own, but its law is not known. With t = k f + r, cut the steps
-at random into r parts of f + 1 and k - r parts of f steps, and choose one step in each: this gives a uniform set. Given
-the parts, X is a product of means over disjoint steps, so r allocations to f + 1 bins and k - r to f bins dominate.
-From below, the sum of all steps counts, which holds the record k times and the noise t times: a Gaussian with mu = k /
-(s sqrt(t)). One step counts as well: Poisson's pair with q = k/t. A set that is cut short is charged as a whole one,
-and counts from below as one step.
+terms, affine in every Y_i. So sets have a pair of their own, but its law is not known. Let t = k f + r. Cut the steps
+at random into r parts of f + 1 steps and k - r parts of f steps, and choose one step in each part. This gives a uniform
+set. Given the parts, X is a product of means over disjoint steps, so r allocations to f + 1 bins and k - r allocations
+to f bins dominate. There are two lower bounds. If only the sum of all steps is seen, it holds the record k times and
+the noise t times, which is a Gaussian with mu = k / (s sqrt(t)). If only one step is seen, the pair is Poisson's with q
+= k/t. A set that is cut short is charged as a whole set, and its lower bound is that of one step.
 
 Contour integrals of the density of log X (`fourier.allocation_step`) bound compositions from both sides. If that takes
 too long, the laws that bound X in convex order are used. If the noise is less than `LEAST_NOISE`, one step on all

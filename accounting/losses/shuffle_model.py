@@ -35,7 +35,8 @@ and P1. (Feldman, McMillan & Talwar 2021 have e^-e in place of 2 / (E + 1). Thei
 randomisers; its proof for all randomisers was withdrawn: errata to arXiv 2208.04591, Lemma 3.5. The proof above is a
 different one.)
 
-The only loss is that messages that are not of B's law are seen separately. No randomiser is known to attain the pair.
+The bound is inexact only because messages that are not of B's law are seen separately. No randomiser is known to attain
+the pair.
 
 From below, there are two randomisers, and the one with the larger divergence of order 2 is used.
 
@@ -47,7 +48,7 @@ From below, there are two randomisers, and the one with the larger divergence of
 * Randomised response on three categories, user 1 with the first or the second where all others have the third. The
   difference of the numbers of the first and of the second, a post-processing, is S + 1, S or S - 1 with probabilities
   E c, c and c or c, c and E c, where c = 1 / (E + 2), and S is a sum of n - 1 steps of 1, 0 and -1 with probabilities
-  c, E c and c. It is what comes near the pair for large e.
+  c, E c and c. For large e this randomiser comes near the pair.
 
 With many users, no score attains more than these two, so it is the pair that is loose. Let d = P0 - P1, and let others
 have the laws M_i. A score a of the messages moves its sum by a.d, over a variance that is the sum of Var_M_i(a): at

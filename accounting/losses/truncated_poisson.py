@@ -10,8 +10,8 @@ step on the Poisson batch. t grows with n, and a declared bound on n (of both ne
 
 That is Chua et al. 2024 (Scalable DP-SGD: Shuffling vs. Poisson Subsampling), Theorem 3.3 and its proof, where both
 neighbours' batches are cut. Neighbours are not compared batch by batch, because a record that leaves a cut batch may
-let another one in. So there is no cost without amplification at the distance of one record, and no Renyi or pure cost
-at all.
+let another record in. So no bound holds that treats a step as a full batch at the distance of one record, and no Renyi
+or pure cost is known.
 
 **Random.** All subsets of B records of a larger batch are equally likely. Let a be the number of the others that are
 sampled, of n - 1. If a < B nothing is cut, whether the record comes or not. If a >= B the batch without the
