@@ -11,10 +11,10 @@ the noise around the sum of u_i over S to that around 0, Z_S that of the v_i, an
 batch. A hockey stick is the mean of (sum p_S Y_S - g)_+, of (1 - g sum p_S Y_S)_+ or of (sum p_S Y_S - g sum p_S Z_S)_+
 around 0.
 
-* The mean of a convex function of a sum is largest if its terms are comonotone, that is, rise together.
+* The mean of a convex function of a sum is largest if the terms of the sum are comonotone, that is, rise together.
 * For comonotone terms, this mean grows with each term's law in the convex order.
-* Y_S is below the ratio of L(h) to L(0), h = |S|, in that order: this says that one shift of l1 norm h is dominated by
-  the shift h of one coordinate (`poisson_laplace`). Likewise -g Z_S is below that of L(-h).
+* Y_S is below the ratio of L(h) to L(0), h = |S|, in convex order, because a shift of l1 norm h is dominated by the
+  shift h of one coordinate (`poisson_laplace`). Likewise -g Z_S is below -g times the ratio of L(-h) to L(0).
 * Around 0 in one coordinate the ratio of every L(h) to L(0) rises with the output and that of every L(-h) falls, as the
   law is log-concave. So the pairs above have the largest terms, comonotone.
 

@@ -5,10 +5,10 @@ s = noise multiplier, q = sampling probability, f(x) = 1 - q + q e^((2x-1)/(2 s^
 
 * add_or_remove_one, replace_special: (1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2).
 * replace_one: (1-q) N(0, s^2) + q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2). It dominates every pair of
-  contributions u, v of norm at most 1: with alpha >= 1, P - alpha Q = q [N(u) - beta N(0) - alpha N(v)], beta >= 0, so
-  the hockey stick is q E (1 - beta Y_1 - alpha Y_2)_+ with Y_i log-normal of mean one; Gaussian interpolation shows
-  that it grows with each entry of the covariance |u|^2, |u - v|^2, <u, u - v>, and u = 1, v = -1 attains the maxima
-  1, 4, 2 of all three at once. alpha < 1 follows from H_alpha(P||Q) = 1 - alpha + alpha H_(1/alpha)(Q||P) and
+  contributions u, v of norm at most 1. Proof: for alpha >= 1, P - alpha Q = q [N(u) - beta N(0) - alpha N(v)] with beta
+  >= 0. So the hockey stick is q E (1 - beta Y_1 - alpha Y_2)_+ with Y_i log-normal of mean one. Gaussian interpolation
+  shows that it grows with each of the covariances |u|^2, |u - v|^2 and <u, u - v>. Their maxima 1, 4 and 2 are attained
+  together by u = 1, v = -1. The case alpha < 1 follows from H_alpha(P||Q) = 1 - alpha + alpha H_(1/alpha)(Q||P) and
   symmetry. The case v = 0 is the first pair, so this pair dominates it, too.
 """
 

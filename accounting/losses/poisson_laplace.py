@@ -6,9 +6,9 @@ l = 1 / noise multiplier, q = sampling probability, f(y) = 1 - q + q e^y; L(m) i
 * add_or_remove_one, replace_special: (1-q) L(0) + q L(1) against L(0).
 * replace_one: (1-q) L(0) + q L(1) against (1-q) L(0) + q L(-1).
 
-They dominate all contributions u, v of l1 norm at most 1, in any dimension. First, L(u) against L(0) is dominated by
-L(1) against L(0): moving one coordinate after the other, trade-off functions compose as under group privacy, and those
-of a log-concave location family add up their shifts. Then, for g >= 1:
+These pairs dominate for all contributions u, v of l1 norm at most 1, in any dimension. First, L(u) against L(0) is
+dominated by L(1) against L(0): moving one coordinate after the other, trade-off functions compose as under group
+privacy, and those of a log-concave location family add up their shifts. Then, for g >= 1:
 
 * P - g Q = q [L(u) - g' L(0)] with g' = 1 + (g-1)/q in the first case (the other direction in the same way).
 * P - g Q = q [L(u) - b L(0) - g L(v)] with b = (1-q)(g-1)/q in the second. L(v) >= e^-l L(0) everywhere, by the

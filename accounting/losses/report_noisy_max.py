@@ -10,31 +10,31 @@ noise:
   not lie in an interval of length epsilon: if two candidates with scores 0 and -Delta swap, they reach 1.6636 for
   epsilon = 1.
 
-**Laplace noise tells neighbours apart with an advantage of epsilon / 3 at most.** Let S be a set of candidates, A and
-B the largest noisy scores in S and outside, over the noise's scale. The worst neighbour has S lower and the others
-higher, so the chance of S is P(A > B) for one and P(A > B + epsilon) for the other. The advantage is the integral
-of f_A(y + s) f_B(y) over y and over s from 0 to epsilon, hence at most epsilon ||f_A||_2 ||f_B||_2. The distribution
-function v of such a largest score is a product of Laplace ones. With w_k minus their logarithms, the density f is v
-times the sum of m(w_k), m(w) = min(e^w - 1, 1). m is convex up to log 2 and constant beyond, so the sum is largest if
-all w_k but one are log 2 or 0: it is n + e^w / 2^n - 1 for w = -log v and n = floor(w / log 2). So f <= (n - 1) v
-+ 2^-n, and the integral of f^2 over y, which is that of f over v, is at most the sum over n of 4^-n (3 n + 1) / 8 =
-1/3. A profile is convex in e^x and 0 at epsilon, hence below the chord. This chord is the profile of epsilon-randomised
-response that is carried out with probability (epsilon / 3) / tanh(epsilon / 2). The bound is void if this is not less
-than 1.
+**Laplace noise tells neighbours apart with an advantage of epsilon / 3 at most.** Let S be a set of candidates. Let A
+and B be the largest noisy scores in S and outside of S, divided by the noise's scale. The worst neighbour has lower
+scores in S and higher scores outside. So the winner is in S with probability P(A > B) for one data set and P(A > B +
+epsilon) for the other. The advantage is the integral of f_A(y + s) f_B(y) over y and over s from 0 to epsilon, hence at
+most epsilon ||f_A||_2 ||f_B||_2. The distribution function v of such a largest score is a product of Laplace
+distribution functions e^-w_k. The density f is v times the sum of m(w_k) with m(w) = min(e^w - 1, 1). m is convex up to
+log 2 and constant beyond, so the sum is largest if all w_k but one are log 2 or 0. Its largest value is n + e^w / 2^n -
+1 for w = -log v and n = floor(w / log 2). So f <= (n - 1) v + 2^-n. The integral of f^2 over y equals the integral of f
+over v. It is at most the sum over n of 4^-n (3 n + 1) / 8 = 1/3. A profile is convex in e^x and 0 at epsilon, so it
+lies below its chord. This chord is the profile of epsilon-randomised response that is carried out with probability
+(epsilon / 3) / tanh(epsilon / 2). The bound is void if this is not less than 1.
 
 The largest integral of a squared density that is known is 7/24, for the largest of two candidates. No candidates are
 known whose profile is a chord.
 
-Exponential noise is charged as any epsilon-DP step, which may be more than its cost.
+Exponential noise is charged like any epsilon-DP step. The charge may exceed its true cost.
 
-**From below.** In the limit, many candidates of equal scores act like one candidate with Gumbel noise, for either
-noise. So two such crowds are the exponential mechanism: they attain any pair of losses t, t - epsilon of a bounded
-range, with an advantage of epsilon / 4 for small epsilon. With Laplace noise and many steps, a few candidates of equal
-scores against a few others cost more: the largest of two against that of two has an advantage of 7/24 epsilon, and two
-against three cost a little more. With exponential noise two single candidates cost more than crowds. Let the first
+**From below.** With either noise, a crowd of many candidates with equal scores acts in the limit like one candidate
+with Gumbel noise. So two crowds are the exponential mechanism. They attain any pair of losses t, t - epsilon of a
+bounded range, with an advantage of epsilon / 4 for small epsilon. With Laplace noise and many steps, a few candidates
+of equal scores against a few others cost more than crowds. Two against two have an advantage of 7/24 epsilon, and two
+against three cost a little more. With exponential noise, two single candidates cost more than crowds. Let the first
 candidate be ahead by g, in units of the noise's scale, 0 <= g <= epsilon, and behind by epsilon - g for the neighbour.
-It is named with probability 1 - e^-g / 2, and e^(g - epsilon) / 2. At g = 0 one loss is epsilon, at g = epsilon / 2
-both are log(2 e^g - 1) in size.
+It is named with probability 1 - e^-g / 2 in one data set and e^(g - epsilon) / 2 in the other. At g = 0 one loss is
+epsilon. At g = epsilon / 2 both losses have the absolute value log(2 e^g - 1).
 """
 
 from __future__ import annotations
