@@ -84,7 +84,7 @@ def _first(
     group_size: int = 1,
 ) -> CertifiedEnd:
     """Return the certificate of the first statement that can be certified, or the reason why no statement can."""
-    reason = "the lower end is 0, and nothing is lower" if positive <= 0.0 else "it is infinite"
+    reason = "this end is 0, and no number is lower" if positive <= 0.0 else "this end is infinite"
     for epsilon, delta in stated:
         if positive > 0.0 and math.isfinite(epsilon):
             try:

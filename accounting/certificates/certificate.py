@@ -14,7 +14,9 @@ AT_MOST, MORE_THAN = "at_most", "more_than"
 
 
 class NoCertificate(Exception):
-    """There is no certificate for a statement; the message says why. It says nothing about the statement's truth."""
+    """An error that says that there is no certificate for a statement, and why. It does not say that the statement
+    is false.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,10 @@ from accounting.certificates.witness import LEAST_DIGITS, MOST_POINTS, Direction
 
 Array = NDArray[np.float64]
 
-#: The shares of delta that the bulk below the cut may have. The first often suffices; the second takes more points.
+#: The largest shares of delta that the bulk below the cut may have, tried one after the other. The first often
+#: suffices; the second takes more points.
 _BULKS = (2e-9, 1e-11)
-#: The places at which the law is cut, as multiples of epsilon.
+#: The losses at which the law is cut, as multiples of epsilon.
 _SHARES = (0.75, 0.6, 0.47, 0.36, 0.27, 0.2, 0.15, 0.1, 0.06, 0.04, 0.025, 0.015, 0.01)
 _TOLERANCE, _PANELS, _MOST_NODE_POINTS = 1e-11, 400, 1.6e7
 
@@ -49,7 +50,7 @@ class Branch:
 
     Attributes:
         weight: Its probability.
-        step: The law that is cut: that of remove for batches of a fixed size.
+        step: The law that is cut. For batches of a fixed size it is the law of the remove direction.
     """
 
     weight: float
@@ -66,7 +67,7 @@ class Branch:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether it is a step on batches of a fixed size."""
+        """Return whether the step is one on batches of a fixed size."""
         return self.whole.kind == "fixed_size"
 
     @property
@@ -191,7 +192,9 @@ class Cut:
         return {"steps": [{"branches": nodes}], "above": {"branches": high}, "bulk": {**bulk, "branches": [*ends]}}
 
     def _points(self, tilt: float) -> tuple[float, float, float] | None:
-        """Return the period, the last t and the log of M(c)^T e^(-c eps) over delta, for one tilt."""
+        """Return three numbers for one tilt: the period, the last t, and the log of the ratio of M(c)^T e^(-c eps)
+        to delta.
+        """
         direction, tolerance = self.direction, self.log_delta + math.log(_TOLERANCE)
         log = direction.log_moment(tilt) - tilt * direction.epsilon
         rows = direction.far_table
@@ -244,7 +247,7 @@ def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Jso
 
 
 def _place_of(step: SampledStep, loss: float) -> float:
-    """Return where the loss of one step is ``loss``."""
+    """Return the place at which the loss of one step is ``loss``."""
     s = step.noise
     # This place is for a single record that comes or goes. Several records, or a replaced one, reach the loss at a
     # smaller place.

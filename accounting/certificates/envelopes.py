@@ -18,8 +18,9 @@ from accounting.certificates.nodes import MOST_FOR_ENVELOPE, SampledStep, log_ab
 
 Array = NDArray[np.float64]
 
-#: Widths of cuts above which an envelope is found, over s or s^2; how many widths they are beyond 1/2, so that hardly
-#: anything of the law is cut; and the angle, at which the share above grows by e^3.4.
+#: The widths of the cuts above which an envelope is found, divided by the smaller of s and s^2. The distance of a cut
+#: from 1/2, in widths, which is so large that hardly anything of the law is cut. The largest angle, at which the share
+#: above a cut grows by e^3.4.
 _WIDTHS_OF_CUTS, _BEFORE_A_CUT, _ANGLE_OF_CUTS = (0.04, 0.08, 0.16, 0.3), 8.3, 1.3
 #: A share of the law below this number counts as 0.
 _LEAST = 1e-300
@@ -106,7 +107,9 @@ class Envelope:
         return Bound(step, angle, constant, weights[kept], rates[kept], cut)
 
     def _above_cuts(self) -> Iterator[Bound]:
-        """Yield bounds above cuts of a fixed size, where remove's law on the whole line hardly reaches below 1/2."""
+        """Yield bounds above cuts, for batches of a fixed size. Above such a cut, the remove law on the whole line
+        hardly reaches below 1/2.
+        """
         step = SampledStep("remove", self.step.noise, self.step.log_weights)
         for share in _WIDTHS_OF_CUTS:
             width = rounded(share * min(step.noise, step.noise**2))

@@ -48,7 +48,7 @@ class SampledStep:
 
     @property
     def most(self) -> int:
-        """Return H."""
+        """Return H, the largest number of records in the batch."""
         return len(self.log_weights) - 1
 
     @property
@@ -174,7 +174,7 @@ class SampledStep:
             latest: The largest t for which the rule is used. If it is finite, a fixed size needs fewer nodes.
         """
         growth = self.log_growth(angle, tilt) + more_growth
-        # The bounds of the tails also contain the growth on the line and the sums of their geometric series.
+        # The added digits cover the growth on the line and the sums of geometric series in the bounds of the tails.
         left, right = self.reach(tilt, digits + growth / 4.0 + 3.0, log_moment)
         angle = rounded(angle)
         if self.kind == "fixed_size":
@@ -263,7 +263,9 @@ def log_above(u: Array, theta: float, place: float, width: float) -> Array:
 
 
 def log_growth_above(step: SampledStep, angle: float, width: float) -> float:
-    """Return the log of how much the share above a cut grows from the axis to twice the angle, at most."""
+    """Return the log of a bound on the factor by which the share above a cut grows from the axis to the line at
+    twice the angle.
+    """
     return 2.0 * (step.height(angle) / width) ** 2
 
 

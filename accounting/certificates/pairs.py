@@ -120,11 +120,10 @@ def _symmetrized(noise: float, probability: float) -> SymmetrizedLoss:
 
 
 def shares_stated(loss: DrawsLoss, mass: float) -> tuple[VisibleMixtureLoss, tuple[float, ...]]:
-    """Return the loss for the fewest draws of the record that leave out at most ``mass``, and the shares for two draws
-    or more.
+    """Return a loss with as few numbers of draws as possible, and the shares of the branches of two draws or more.
 
-    The branch of one draw has the remaining share. Rare numbers of draws, which share one branch in the engine, are
-    left out as well.
+    Numbers of draws with a total probability of at most ``mass`` are left out. So are the rare numbers that share one
+    branch in the engine. The branch of one draw has the remaining share.
     """
     pair = loss.pair
     assert isinstance(pair, PoissonGaussianLoss)
@@ -140,10 +139,9 @@ def shares_stated(loss: DrawsLoss, mass: float) -> tuple[VisibleMixtureLoss, tup
 
 
 def rare_left_out(loss: PrivacyLoss, mass: float) -> tuple[PrivacyLoss, int]:
-    """Return the loss with the fewest branches, or records in a batch, that leave out at most ``mass``, and their
-    number.
+    """Return a loss with as few branches (or records in a batch) as possible, and the number of those that are kept.
 
-    The number is 0 if nothing is left out.
+    The others have a total probability of at most ``mass``. The number is 0 if nothing is left out.
     """
     if isinstance(loss, VisibleMixtureLoss) and len(loss.weights) > 1:
         kept = _enough(np.array(loss.weights), mass)

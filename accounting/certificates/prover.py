@@ -56,7 +56,7 @@ _MOST_TERMS, _MOST_LAPLACE, _MOST_BITS = 200_000, 1000, 2048
 _RARE = 1e-11
 #: The share of a moment that the search for a line may neglect.
 _NEGLIGIBLE = 1e-30
-#: Up to this many points, only the plain contour is tried.
+#: If the plain contour needs at most this many points, no other contour is tried.
 _FEW_POINTS = 4000
 
 

@@ -103,7 +103,7 @@ class Direction:
 
     @cached_property
     def table(self) -> TiltTable:
-        """Return moments around the saddle point."""
+        """Return a table of moments at tilts around the saddle point."""
         return self.composition.table_at(self.epsilon)
 
     @cached_property

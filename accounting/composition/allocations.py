@@ -32,7 +32,10 @@ _DIRECTIONS = (Direction.REMOVE, Direction.ADD)
 
 
 class AllocationConvolution:
-    """Guarantees: interval_contains_truth."""
+    """The evaluator for lists of several whole allocations.
+
+    Guarantees: interval_contains_truth.
+    """
 
     name = "allocation_convolution"
     methods: tuple[str, ...] = ()
@@ -61,7 +64,7 @@ class AllocationConvolution:
 
 
 def is_convolved(composition: Composition) -> bool:
-    """Return whether `AllocationConvolution` answers, if the number of steps is not too large."""
+    """Return whether `AllocationConvolution` answers this list, unless the number of steps is too large."""
     return _allocation(composition) is not None
 
 

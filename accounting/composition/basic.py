@@ -18,13 +18,16 @@ from accounting.intervals import Bounds
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.privacy_loss import Direction, PrivacyLoss
 
-#: Closed-form profiles are exact to this, relatively.
+#: A bound of the relative error of closed-form profiles.
 _PROFILE_ALLOWANCE = 5e-12
 _UNAMPLIFIED_ALLOWANCE = 1e-14
 
 
 class BasicComposition:
-    """Guarantees: upper_bound_for_every_list; exact_for_one_step."""
+    """The evaluator by simple composition.
+
+    Guarantees: upper_bound_for_every_list; exact_for_one_step.
+    """
 
     name = "basic_composition"
     methods: tuple[str, ...] = ()
@@ -82,7 +85,7 @@ def _gaussian(mu: float) -> Composition:
 
 
 def total_variation(composition: Composition) -> float:
-    """Return an upper bound of delta(0)."""
+    """Return an upper bound of the composition's delta at epsilon 0, which is its total variation."""
     if not composition.has_pairs:
         return 1.0
     log_agreement = 0.0

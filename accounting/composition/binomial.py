@@ -30,7 +30,10 @@ _BISECTIONS = 200
 
 
 class BinomialComposition:
-    """Guarantees: exact_for_pure_guarantees: relative width of a delta below 1e-8."""
+    """The evaluator for compositions of randomised response.
+
+    Guarantees: exact_for_pure_guarantees: relative width of a delta below 1e-8.
+    """
 
     name = "binomial_sum"
     methods: tuple[str, ...] = ()

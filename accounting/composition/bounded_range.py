@@ -80,7 +80,7 @@ def _attained(main: tuple[float, int], others: Kinds, tilt: float | None) -> Ste
 
 
 def _highest(size: float, tilt: float | None) -> float:
-    """Return the largest moment over t, which is at e^t = x (e^eps - e^(-x eps)) / ((x + 1) (1 - e^(-x eps)))."""
+    """Return the t with the largest moment at tilt x: e^t = x (e^eps - e^(-x eps)) / ((x + 1) (1 - e^(-x eps)))."""
     if tilt is None or size > 300.0:
         return 0.5 * size
     with np.errstate(all="ignore"):

@@ -96,8 +96,8 @@ class Composition:
 def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int = 1) -> Composition:
     """Return the losses of a list of events. All full-batch Gaussians become one, with mu^2 = sum of count / scale^2.
 
-    Fixed schedules are resolved first, event by event; only then are equal steps counted together. So two schedules of
-    half an epoch each are two participations, not one.
+    Fixed schedules are resolved first, event by event. Only then are equal steps counted together. So two schedules of
+    half an epoch each count as two participations.
 
     Args:
         runs: Number of times that the whole list is run, one after another; every run has its own schedules.
@@ -118,7 +118,7 @@ def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int
     mechanisms = [event.mechanism.from_below for event in checked]
     if all(least is event.mechanism for least, event in zip(mechanisms, checked, strict=True)):
         return composition
-    # Each event that was left out costs at least 0.
+    # Events without a lower bound are left out here, because each costs at least 0.
     known = [(event, least) for event, least in zip(checked, mechanisms, strict=True) if least is not None]
     below = [replace(event, mechanism=least) for event, least in known]
     return replace(composition, from_below=_composed(below, relation, runs) if below else Composition(()))
@@ -161,7 +161,9 @@ def _in_all(count: int, runs: int) -> int:
 def _steps_by_event(
     events: Sequence[Event], resolved: Sequence[Event]
 ) -> tuple[list[tuple[PrivacyLoss, int]], list[Event]]:
-    """Split a list into the steps of events that are counted one by one, and events whose equals count together."""
+    """Split a list into two parts: the steps of events that are counted one by one, and the events that are counted
+    together with equal events.
+    """
     counts: dict[PrivacyLoss, int] = {}
     alike = []
     for event, whole in zip(events, resolved, strict=True):

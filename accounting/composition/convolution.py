@@ -50,11 +50,11 @@ _SMALLEST_DELTA = 1e-300
 
 @dataclass(frozen=True)
 class Convolution:
-    """The evaluator.
+    """The evaluator that convolves laws on a lattice.
 
     Attributes:
         max_points: Largest transform; a smaller one is faster and gives wider, still sound bounds.
-        truncation_margin: The mass that each tail may lose, in nats below the expected delta.
+        truncation_margin: How far the mass that each tail may lose lies below the expected delta, in nats.
         window: Length of the window relative to the length at which aliasing is negligible. A number below 1 gives a
             coarser answer.
 
@@ -135,7 +135,9 @@ class Convolution:
         )
 
     def _step(self, composition: Composition, tilt: float, period: float, log_mass: float, remove: bool) -> float:
-        """Return the lattice step: as coarse as the accuracy goal allows, as fine as the transform's size allows."""
+        """Return the lattice step. It is as coarse as the accuracy goal allows, but not finer than the transform's
+        size allows.
+        """
         goal = math.sqrt(1e-7 / (composition.count * (tilt + 1.0) ** 2))
         longest = 0.0
         for loss, _ in composition.steps:
@@ -146,7 +148,9 @@ class Convolution:
 
 
 def _is_worthwhile(composition: Composition) -> bool:
-    """Return whether the convolution is worth its time: for very many different steps only the Renyi bound answers."""
+    """Return whether the convolution is worth its time. It is not if very many steps differ; then only the Renyi
+    bound answers.
+    """
     return composition.has_pairs and len(composition.steps) <= MAX_DIFFERENT_STEPS
 
 

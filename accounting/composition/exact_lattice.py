@@ -49,7 +49,7 @@ class _Lattice:
 
     Attributes:
         law: The masses, with losses relative to the offset.
-        offset: The loss nearest to 0.
+        offset: The loss nearest to 0, to which the lattice of losses is shifted.
     """
 
     law: LatticeLaw
@@ -57,7 +57,10 @@ class _Lattice:
 
 
 class ExactLattice:
-    """Guarantees: interval_contains_truth; exact_on_the_lattice: no term for rounding losses to it."""
+    """The evaluator for equal steps whose losses lie on one lattice.
+
+    Guarantees: interval_contains_truth; exact_on_the_lattice: no term for rounding losses to the lattice.
+    """
 
     name = "lattice_sum"
     methods: tuple[str, ...] = ()

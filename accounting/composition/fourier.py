@@ -38,7 +38,10 @@ _LARGEST_EPSILON = 1e15
 
 
 class FourierInversion:
-    """Guarantees: interval_contains_truth; cost_does_not_depend_on_count; never_nan."""
+    """The evaluator by contour integration.
+
+    Guarantees: interval_contains_truth; cost_does_not_depend_on_count; never_nan.
+    """
 
     name = "fourier_inversion"
     methods = ("split_fourier_inversion", "windowed_fourier_inversion", _CHERNOFF)
@@ -67,7 +70,7 @@ class FourierInversion:
             if here is None:
                 return None
             if here.left_out > 0.0:
-                # The part that may be cut depends on delta.
+                # The steps are cut again for the estimated delta, because the part that may be cut depends on delta.
                 log_delta = choose_line(here.table_at(epsilon), epsilon).log_delta
                 here = directed(composition, direction, log_delta) or here
                 one_step = SMALLEST_DELTA
@@ -94,7 +97,7 @@ class FourierInversion:
 
 
 def larger(first: Bounds, second: Bounds) -> Bounds:
-    """Return the maximum of two numbers, from their bounds."""
+    """Return bounds of the larger of two numbers, given bounds of each."""
     budget = first.error_budget if first.upper >= second.upper else second.error_budget
     method = first.method if first.upper >= second.upper else second.method
     return Bounds(
@@ -177,7 +180,9 @@ def _one_step_epsilon(composition: Composition, delta: float) -> float:
 
 
 def _first_try(profiles: DirectedProfiles, one_step: Callable[[float], float], delta: float) -> float:
-    """Guess epsilon where the saddle point misleads: few participations cost about as much as a single one."""
+    """Return a first guess of epsilon if the saddle point misleads. Few participations cost about as much as a
+    single one.
+    """
     count = sum(count for _, count in profiles.composition.steps)
     mean, variance = profiles.composition.moments
     normal = mean + math.sqrt(variance) * -float(scipy.special.ndtri(delta))
@@ -191,7 +196,7 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
     """Search by Newton's method from profile to profile, and by bisection if a profile does not resolve its own delta.
 
     Args:
-        lowest: A number below which epsilon hardly lies.
+        lowest: An estimate of the smallest number that epsilon can be.
 
     Yields:
         Bounds of epsilon, each at least as narrow as the one before.

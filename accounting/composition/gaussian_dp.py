@@ -21,28 +21,31 @@ from accounting.losses.mills import mills_difference
 from accounting.losses.stated import ZcdpLoss
 
 _ULP = 2.0**-52
-#: Relative allowance for mu, the root of a sum of squares.
+#: A relative allowance for the rounding of mu, which is the root of a sum of squares.
 _MU_ALLOWANCE = 8.0 * _ULP
 #: Relative error of the profile over 1 + a^2: that of `mills_difference`, and of e^(a^2 / 2) at a rounded a.
 _ERROR = 7e-15
-#: At smaller a the profile is at least 1 - 1e-18, hence above every delta below 1.
+#: For a below this number the profile is at least 1 - 1e-18, hence above every delta below 1.
 _SMALLEST = -9.0
-#: At larger a it is below the smallest positive number.
+#: For a above this number the profile is below the smallest positive number.
 _LARGEST = 40.0
 #: For upper bounds, a smaller mu is replaced by this one, because its profile has no relative accuracy.
 _SMALLEST_MU = 1e-250
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 _LOG_SQRT_TWO_PI = math.log(_SQRT_TWO_PI)
-#: A step of Halley's below this leaves an error below the rounding of the profile.
+#: A step of Halley's iteration below this size leaves an error below the rounding of the profile.
 _SMALL_STEP = 1e-5
 _MOST_STEPS = 60
-#: A bound is bisected where the profile's own error moves it by more than this.
+#: A bound is bisected if the error of the profile moves it by more than this relative amount.
 _COARSE = 1e-6
 _NORMAL = NormalDist()
 
 
 class AnalyticGaussian:
-    """Guarantees: exact_for_full_batch (upper and lower within 1e-10 relative in delta); below_the_truth otherwise."""
+    """The evaluator for full-batch Gaussians.
+
+    Guarantees: exact_for_full_batch (upper and lower within 1e-10 relative in delta); below_the_truth otherwise.
+    """
 
     name = "analytic_gaussian"
     methods: tuple[str, ...] = ()
@@ -70,7 +73,7 @@ class AnalyticGaussian:
 
 
 def epsilon_of_gaussian(mu: float, delta: float, *, upward: bool) -> float:
-    """Return the smallest eps >= 0 with delta_mu(eps) <= delta, rounded up or down.
+    """Return the smallest eps >= 0 at which the Gaussian pair with ``mu`` has at most ``delta``, rounded up or down.
 
     Args:
         mu: positive.
@@ -85,7 +88,7 @@ def epsilon_of_gaussian(mu: float, delta: float, *, upward: bool) -> float:
 
 
 def delta_of_gaussian(mu: float, epsilon: float, *, upward: bool) -> float:
-    """Return delta_mu(eps), rounded up or down.
+    """Return delta at ``epsilon`` of the Gaussian pair with ``mu``, rounded up or down.
 
     Args:
         mu, epsilon: at least 0.
@@ -130,10 +133,11 @@ def mu_of_gaussian(epsilon: float, delta: float) -> float:
 
 
 def _root(mu: float, delta: float) -> tuple[float, float]:
-    """Return approximately the a at which the profile is delta, and the size of the slope of its logarithm there.
+    """Return approximately the a at which the profile is delta, and the absolute slope of the profile's logarithm
+    there.
 
-    Halley's iteration for the logarithm of the profile, inside a bracket that is halved where a step leaves it. The
-    slope is mu m(a + mu) / (m(a) - m(a + mu)); with m' = x m - 1 it gives the second derivative.
+    The method is Halley's iteration for the logarithm of the profile, inside a bracket that is halved where a step
+    leaves it. The slope is mu m(a + mu) / (m(a) - m(a + mu)); with m' = x m - 1 it gives the second derivative.
 
     Returns:
         Both numbers. If the profile is above delta nowhere, a is -mu / 2, where epsilon is 0.
@@ -162,7 +166,9 @@ def _root(mu: float, delta: float) -> tuple[float, float]:
 
 
 def _start(mu: float, delta: float, log_delta: float) -> float:
-    """Return a centre eps / mu near the root: the profile is at most Phi(-a), and near mu phi(c) / (1 + c + c^2)."""
+    """Return a centre c = eps / mu near the root. The profile is at most Phi(-a), and near mu phi(c) / (1 + c +
+    c^2).
+    """
     beyond = 0.5 * mu - _NORMAL.inv_cdf(delta)
     excess = math.log(mu) - log_delta
     if mu > 1.0 or excess <= 0.0:

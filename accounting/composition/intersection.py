@@ -26,7 +26,7 @@ from accounting.composition.renyi import RenyiBound
 from accounting.fourier.effort import question
 from accounting.intervals import Answer, Bounds, Interval
 
-#: Closed forms and moments: a bound for every list, wide where steps are subsampled.
+#: The evaluators by closed forms and moments. They bound every list, but the bounds are wide if steps are subsampled.
 QUICK_EVALUATORS: tuple[Evaluator, ...] = (BasicComposition(), AnalyticGaussian(), RenyiBound())
 EVALUATORS: tuple[Evaluator, ...] = (
     BinomialComposition(),
@@ -102,7 +102,7 @@ def intersect(
         # If bounds contradict each other, the numerical evaluator failed, so only the evaluators with proved bounds
         # answer.
         return intersect(composition, QUICK_EVALUATORS, ask, largest, narrow)
-    # Proved bounds can cross by their rounding alone; then the larger number is reported.
+    # Proved bounds can cross only by rounding. Then the larger number is reported.
     upper = max(best.upper, lower)
     middle = upper if math.isnan(estimate) else min(max(estimate, lower), upper)
     budget = dict(best.error_budget) or {method: upper - lower}

@@ -66,7 +66,7 @@ def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float
     support = loss.support(log_mass, remove=remove)
     first, last = min(-1, math.floor(support.lower / step)), max(1, math.ceil(support.upper / step))
     if last - first >= MAX_POINTS or step > 1.0:
-        raise OverflowError("the losses span too much for a lattice")
+        raise OverflowError("the losses span too wide a range for a lattice")
     epsilons = np.arange(first, last + 1, dtype=np.float64) * step
     # Below 0 the profile less 1 - e^eps is used. The function 1 - e^eps contributes no mass between lattice points, and
     # subtracting it keeps the digits of the rest. At 0 its kink contributes a mass of exactly 1.
@@ -80,7 +80,7 @@ def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float
     masses[-first] += 1.0
     if not bool(np.all(np.isfinite(masses))):
         raise ArithmeticError("a profile is not finite on the lattice")
-    # Rounding alone makes a mass negative; lifting it to 0 only adds to the profile.
+    # A mass is negative only by rounding. Lifting it to 0 only adds to the profile.
     lifted = np.maximum(-masses, 0.0)
     masses = np.maximum(masses, 0.0)
     infinite = float(excess[-1])

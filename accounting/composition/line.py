@@ -100,8 +100,10 @@ class Line:
 
     @cached_property
     def _upper_sums(self) -> tuple[Array, Array]:
-        """Return sums from the right of the untilted masses, and of these masses times e^(centre - l), with a 0 at the
-        end."""
+        """Return two arrays of sums from the right: of the untilted masses, and of these masses times e^(centre - l).
+
+        Each array ends with a 0.
+        """
         with np.errstate(under="ignore"):
             masses = self.values * np.exp(-self.tilt * self._distances)
             weighted = masses * np.exp(-self._distances)
@@ -208,7 +210,9 @@ class Line:
 
 
 def _last_above(above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Return two neighbouring numbers (to 1e-13 relative), ``above`` true at the first and false at the second."""
+    """Return two neighbouring numbers, at most 1e-13 apart relatively. ``above`` is true at the first and false at
+    the second.
+    """
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if above(middle) else (low, middle)

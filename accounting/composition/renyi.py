@@ -26,7 +26,10 @@ _LARGEST_TILT = 4095
 
 
 class RenyiBound:
-    """Guarantees: upper_bound_for_every_list; canonne_kamath_steinke_for_zcdp."""
+    """The evaluator by Renyi moments.
+
+    Guarantees: upper_bound_for_every_list; canonne_kamath_steinke_for_zcdp.
+    """
 
     name = "renyi_divergence"
     methods: tuple[str, ...] = ()

@@ -22,8 +22,9 @@ def to_approximate(stated: ApproximateDpGuarantee, target: Target) -> Converted:
 
 
 def to_attack_risk(stated: ApproximateDpGuarantee, target: Target) -> Converted:
-    """Return the advantage delta + (1 - delta) tanh(eps/2), or the tpr min(e^eps fpr + delta, 1 - e^-eps (1 - delta -
-    fpr))."""
+    """Return the risk of the best attack: the advantage delta + (1 - delta) tanh(eps/2), or the true positive rate
+    min(e^eps fpr + delta, 1 - e^-eps (1 - delta - fpr)).
+    """
     risk = attack_risk(ApproximateRegion(stated.epsilon, stated.delta), target)
     return Converted(risk, _METHOD, True, _SOURCE, textbook_risk(stated.epsilon, stated.delta, target))
 

@@ -100,8 +100,10 @@ class Converted:
 
 
 def refusal(source: str, target: str, why: str, working: Sequence[str], parameter: str = "kind") -> Unsupported:
-    """Return the error that no finite guarantee of the kind ``target`` follows, or that none is proved. ``working``
-    lists the kinds that follow."""
+    """Return the error that no finite guarantee of the kind ``target`` follows or is proved.
+
+    ``working`` lists the kinds to which ``source`` can be converted.
+    """
     return Unsupported(
         f"{source} does not convert to {target}: {why}. It converts to {one_of(list(working))}",
         code="no_such_conversion",

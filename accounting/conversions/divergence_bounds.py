@@ -18,7 +18,9 @@ _SCANNED = 121
 
 @dataclass(frozen=True)
 class LinearBounds:
-    """rho a for the orders 1 < a <= omega: zCDP, and truncated zCDP where omega is finite."""
+    """The bounds rho a at the orders 1 < a <= omega, which are those of zCDP, or of truncated zCDP if omega is
+    finite.
+    """
 
     rho: float
     omega: float = math.inf

@@ -27,8 +27,9 @@ def to_gaussian(stated: GaussianDpGuarantee, _: Target) -> Converted:
 
 
 def to_approximate(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """Convert by the analytic profile. Textbooks have mu sqrt(2 ln(1.25 / delta)) if that is below 1, and a bound by
-    way of zCDP."""
+    """Return epsilon by the analytic profile. Beside it stand two textbook bounds: mu sqrt(2 ln(1.25 / delta)) if
+    this is below 1, and the bound by way of zCDP.
+    """
     assert target.delta is not None
     delta = target.delta
     exact = ApproximateDpGuarantee(GaussianRegion(stated.mu).epsilon(delta), delta)
@@ -53,14 +54,16 @@ def to_truncated_zcdp(stated: GaussianDpGuarantee, target: Target) -> Converted:
 
 
 def to_renyi(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """Return the divergence, order mu^2 / 2, at each order."""
+    """Return the Renyi divergence at each order, which is the order times mu^2 / 2."""
     assert target.orders is not None
     epsilons = tuple(rounded_up(Fraction(stated.mu) ** 2 * Fraction(order) / 2) for order in target.orders)
     return Converted(RenyiDpGuarantee(target.orders, epsilons), _METHOD, True, _RENYI)
 
 
 def to_attack_risk(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """Return the advantage 2 Phi(mu/2) - 1, or the tpr Phi(Phi^-1(fpr) + mu)."""
+    """Return the risk of the best attack: the advantage 2 Phi(mu/2) - 1, or the true positive rate Phi(Phi^-1(fpr) +
+    mu).
+    """
     risk = attack_risk(GaussianRegion(stated.mu), target)
     source = "Dong, Roth & Su 2022, Definition 2.6 (the trade-off function of two normals)"
     return Converted(risk, _METHOD, True, source, zcdp.textbook_risks(_half_square(stated.mu), target))

@@ -54,7 +54,7 @@ def zcdp_rho(epsilon: float) -> float:
 
 
 def to_zcdp(stated: PureDpGuarantee, _: Target) -> Converted:
-    """Return rho = eps tanh(eps/2). Textbooks have eps^2/2."""
+    """Return rho = eps tanh(eps/2). The textbook formula is eps^2/2."""
     return _zcdp(ZcdpGuarantee(zcdp_rho(stated.epsilon)), ZcdpGuarantee(_half_square(stated.epsilon)))
 
 
@@ -115,7 +115,9 @@ def to_gaussian(stated: PureDpGuarantee, _: Target) -> Converted:
 
 
 def to_attack_risk(stated: PureDpGuarantee, target: Target) -> Converted:
-    """Return the advantage tanh(eps/2), or the tpr min(e^eps fpr, 1 - e^-eps (1 - fpr))."""
+    """Return the risk of the best attack: the advantage tanh(eps/2), or the true positive rate min(e^eps fpr, 1 -
+    e^-eps (1 - fpr)).
+    """
     risk = attack_risk(ApproximateRegion(stated.epsilon, 0.0), target)
     return Converted(risk, _METHOD, True, _DOMINATION, textbook_risk(stated.epsilon, 0.0, target))
 

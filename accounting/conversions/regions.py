@@ -33,7 +33,7 @@ class Region(Protocol):
         """Return the largest tpr - e^epsilon fpr on the region, for ``epsilon`` >= 0."""
 
     def true_positive_rate(self, fpr: float) -> float:
-        """Return the largest tpr at ``fpr``."""
+        """Return the largest true positive rate at ``fpr``."""
 
 
 def attack_risk(region: Region, target: Target) -> AttackRisk:

@@ -63,7 +63,7 @@ class TwoOutcomePair:
     log_ratio: float
 
 
-#: A function that returns a value and the size of its numerical noise.
+#: A value and the size of its numerical noise.
 Noisy = tuple[float, float]
 
 
@@ -186,7 +186,7 @@ class RenyiRegion:
 
 
 def _log_share_above(delta: float, log_odds: float) -> float:
-    """Return log((p - delta) / p)."""
+    """Return log((p - delta) / p), where p has these log-odds."""
     share = math.exp(math.log(delta) - log_probability(log_odds))
     return math.log1p(-share) if share < 1.0 else -math.inf
 

@@ -50,7 +50,7 @@ def as_probability(value: float) -> float:
 
 
 def times_exp(number: float, exponent: float) -> float:
-    """Return ``number`` times e^exponent, where the power may overflow though the product does not.
+    """Return ``number`` times e^exponent. The product is right even if the power alone would overflow.
 
     >>> round(times_exp(1e-310, 710.0), 6)
     0.02234

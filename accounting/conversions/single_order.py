@@ -84,8 +84,8 @@ def smallest_over_orders(bound: Callable[[float], float], start: float, largest:
 class LogMoments:
     """An upper bound of K(a) = a times the divergence of order a + 1, from bounds of the divergence at some orders.
 
-    K is convex and K(0) = 0, so between known orders it lies below their chords: the bound is the lower convex
-    hull of the points.
+    K is convex and K(0) = 0, so between known orders it lies below the chords. The bound is the lower convex hull of
+    the points.
 
     Source: van Erven & Harremoes 2014, Corollary 2 (convexity) and Theorem 3 (monotonicity in the order).
     """
@@ -106,10 +106,12 @@ class LogMoments:
             if tilt <= b:
                 share = (tilt - a) / (b - a)
                 return enlarged(((1.0 - share) * low + share * high) / tilt, max(low, high) / tilt)
-        raise ValueError("the order is above every known order")
+        raise ValueError("no bound is known at this order or above; the order must be at most the largest known one")
 
     def rho(self, omega: float) -> float:
-        """Bound the ratio of divergence to order for 1 < order <= ``omega``: take the largest on each chord."""
+        """Return a bound of the ratio of divergence to order for 1 < order <= ``omega``, by the largest ratio on
+        each chord.
+        """
         largest = 0.0
         for (a, low), (b, high) in pairwise(self._hull):
             if a >= omega - 1.0:

@@ -80,15 +80,16 @@ def to_attack_risk(stated: Stated, target: Target) -> Converted:
 
 
 def region(rho: float, omega: float) -> Region:
-    """Return the tests that rho-zCDP, truncated at ``omega``, leaves possible."""
+    """Return the attacks that rho-zCDP, truncated at ``omega``, leaves possible."""
     if rho == 0.0:
         return ApproximateRegion(0.0, 0.0)
     return RenyiRegion(LinearBounds(max(rho, SMALLEST_DIVERGENCE), omega))
 
 
 def textbook_epsilons(rho: float, delta: float, omega: float = math.inf) -> tuple[Alternative, ...]:
-    """Return epsilon at the best single order by Canonne, Kamath & Steinke, and rho + 2 sqrt(rho ln(1 / delta)) by Bun
-    & Steinke."""
+    """Return two textbook bounds of epsilon: that of Canonne, Kamath & Steinke at the best single order, and rho + 2
+    sqrt(rho ln(1 / delta)) of Bun & Steinke.
+    """
     if delta in {0.0, 1.0} or rho == 0.0:
         return ()
     largest = min(omega, 1e12)

@@ -59,7 +59,8 @@ class _Density:
 
 @dataclass(frozen=True, eq=False)
 class AllocationProfile:
-    """One direction of n allocations, as a `profiles.Profile`; the density of their loss is ``law``.
+    """The profile of one direction of n allocations, used as a `profiles.Profile`. ``law`` is the density of their
+    loss.
 
     Attributes:
         rest: A bound of the mass that is missing from the law.
@@ -98,7 +99,9 @@ class AllocationProfile:
         return float(values @ (shares * shares)), float(values @ (shares * -np.expm1(logs)))
 
     def delta_bounds(self, epsilon: float) -> Bounds:
-        """Guarantees: delta_within_its_bounds."""
+        """Return bounds of delta at ``epsilon``.
+
+        Guarantees: delta_within_its_bounds."""
         logs, values, errors = self._terms(epsilon)
         terms = values * np.exp(2.0 * logs)
         delta, wrong = float(terms.sum()), float(terms @ np.minimum(errors, 1.0))

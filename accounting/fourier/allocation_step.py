@@ -79,7 +79,7 @@ class AllocationStep:
 
     @cached_property
     def _used(self) -> slice:
-        """The lattice, thinned where lines are short, with one step beyond the ends of its law."""
+        """The lattice with one step beyond the ends of its law. It is thinned if lines are short."""
         law = self.law
         stride = max(1, math.floor(law.sigma / _PER_SIGMA / law.step)) if self.share == 1.0 else 1
         beyond = stride * law.step
@@ -154,7 +154,9 @@ class AllocationStep:
         return replace(self, top=high)
 
     def table(self, tilts: Array) -> TiltTable:
-        """Guarantees: moment_within_its_error."""
+        """Return K and its derivatives at real tilts.
+
+        Guarantees: moment_within_its_error."""
         spend(2 * TILT * tilts.size * self.means.size)
         none = np.zeros(self.means.size)
         moments, means, variances, rounding = moments_at(self.log_masses, none, self.losses, 0.0, tilts, False, 8.0)
@@ -174,7 +176,9 @@ class AllocationStep:
         return TiltTable.of(tilts, moments, means, variances, errors, errors)
 
     def line(self, tilt: float, decay: float) -> AllocationLine:
-        """Guarantees: line_within_its_error."""
+        """Return M on the line Re z = ``tilt``.
+
+        Guarantees: line_within_its_error."""
         table = self.table(np.array([tilt]))
         log_moment, error = float(table.moments[0]), float(table.errors[0])
         if error > 1.0:
@@ -203,7 +207,7 @@ class AllocationStep:
         return AllocationLine(self, line, tilt)
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Bound the tilt by the point that first becomes too large."""
+        """Return a bound of the tilt: the first tilt at which the term of some lattice point is too large."""
         room = count * self.losses - epsilon
         reached = room > 0.0
         if not reached.any():
@@ -212,7 +216,7 @@ class AllocationStep:
 
     @property
     def _precision(self) -> float:
-        """1 / tau^2."""
+        """The number 1 / tau^2, where tau^2 is the rate of decay of a line if all steps are seen."""
         cut = 0.0 if math.isinf(self.top) else self.width**-2
         return self.law.sigma**-2 + cut
 
@@ -257,7 +261,8 @@ class AllocationStep:
         if self.share < 1.0:
             return -tilt * math.log1p(-self.share) + self.law.log_below
         mu, count = self.law.mu, self.law.count
-        # Below the last place, the geometric mean gives the bound, whose exponent is below minus a quarter of this.
+        # Below the place ``last``, the geometric mean gives the bound. Its exponent is below minus a quarter of this
+        # number.
         exponent = max(1000.0, 8.0 * tilt * tilt * mu * mu / count, 2.0 * tilt * mu * mu)
         last = min(-0.5 * mu * mu - mu * math.sqrt(2.0 * exponent / count), low - 1e-3)
         nearest = min(1.0 / (tilt + 1.0), 0.5 * (low - last))
@@ -268,7 +273,8 @@ class AllocationStep:
     def _envelope(
         self, tilt: float, decay: float, log_moment: float, error: float
     ) -> tuple[tuple[Array, Array], float]:
-        """Bound |M(c + iw)/M(c)| where a part of the steps is seen, as `StepLine.log_envelope`.
+        """Return the terms of a bound of |M(c + iw)/M(c)| for `StepLine.log_envelope`, if only a part of the steps is
+        seen.
 
         On the line moved by i beta, |f^z| falls by e^(-w arg f), and arg f grows with m. Both are bounded at the ends
         of cells. The part that is left out grows with the move, too, so moves are limited, and smaller cells are kept

@@ -30,14 +30,15 @@ from accounting.fourier.steps import (
 Array = NDArray[np.float64]
 Lines = dict[float, list[tuple[Line, int]]]
 
-#: Aliases and truncation are kept below this fraction of delta.
+#: The log of the fraction of delta below which aliases and truncation are kept.
 _LOG_TOLERANCE = math.log(2e-9)
 #: The log of the largest allowed ratio of a tilt's amplification, M(c) e^(-c eps) / delta, to the smallest
 #: amplification.
 _LOG_AMPLIFICATION = math.log(1e6)
-#: If the error of a line exceeds the first number, it must stay below the second after amplification.
+#: A line whose error exceeds the first number is used only if the amplified error stays below e to the second number,
+#: 1e-8.
 _INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
-#: The tabulated tilts over the largest one, close to each other where saddle points usually are.
+#: The tabulated tilts, divided by the largest one. They are close to each other where saddle points usually are.
 _TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
 _TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
@@ -68,7 +69,7 @@ class DirectedComposition:
 
     @cached_property
     def moments(self) -> tuple[float, float]:
-        """Mean and variance of the loss under P."""
+        """The mean and the variance of the loss under P."""
         start = self.table(np.array([1e-9]))
         return float(start.means[0]), float(start.variances[0])
 
@@ -103,7 +104,7 @@ class LineChoice:
         period: The period P.
         log_delta: Estimate of log delta.
         log_amplification: log of M(c) e^(-c eps) over delta.
-        decay: A value of Im z at which |M| has fallen about far enough.
+        decay: The approximate value of Im z at which |M| has fallen far enough to end the sum.
     """
 
     tilt: float
@@ -180,7 +181,7 @@ def _period(tilts: Array, needed: Array, at: int) -> float:
     """Return the shortest period of a line at one tilt whose aliases are within the tolerance.
 
     Args:
-        needed: The log of the bound of an alias over the tolerance, at each tilt.
+        needed: At each tilt, the log of the ratio of an alias's bound to the tolerance.
     """
     right, left = math.inf, math.inf
     for k in range(tilts.size):

@@ -33,8 +33,8 @@ Array = NDArray[np.float64]
 
 TINY = 5e-324
 _TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window", "left_out")
-#: The places at which a line's sum may end, relative to its decay; and the number of places that are tried together at
-#: first.
+#: The places at which a line's sum may end, relative to its decay; and the indices of those that are tried first,
+#: together.
 _GROWTH = 1.2 ** np.arange(-6.0, 56.0)
 _FIRST_TRIED = np.arange(3, 11)
 #: A factor that covers the rounding when up to a million bounds are added up one after the other.
@@ -141,7 +141,7 @@ class Contour:
         return delta, slope
 
     def estimates(self, epsilons: Array) -> tuple[Array, Array]:
-        """Return what `estimate` does, at many epsilons."""
+        """Estimate delta and -d delta / d eps at many epsilons."""
         deltas, slopes = self._estimates(epsilons)
         return deltas, slopes
 
@@ -197,7 +197,7 @@ def _evaluate(
             raised = total + moved
             lost = (raised - total) - moved
             total = raised
-            # Rounding of the factor e^(-z eps) of each point.
+            # This is the rounding of the factor e^(-z eps) at each point.
             rounded = 38.0 + size * math.hypot(tilt, k * spacing)
             turn += abs(part) * rounded
             if window > 0.0:
@@ -334,7 +334,7 @@ def _gaussian_line(gaussian: float, tilt: float, spacing: float, logs: Complex, 
 def _add_line(
     logs: Complex, quadrature: Array, rounding: Array, line: tuple[Complex, Array, Array], count: float
 ) -> None:
-    """Add ``count`` equal steps."""
+    """Add the logarithms and errors of ``count`` equal steps to the given arrays."""
     for k in range(logs.size):
         logs[k] += count * line[0][k]
         quadrature[k] += count * line[1][k]

@@ -1,9 +1,9 @@
 """This module integrates over the ratio of two sampled laws: a record takes another's place, or leaves that place
 empty.
 
-With probability r the batch loses a contribution as far away as possible, and gains the record or nothing. In units of
-the contribution bound, the laws are (1-r) N(0, s^2) + r N(2, s^2) against (1-r) N(0, s^2) + r N(1, s^2). With y = the
-log of N(2) over N(1), whose density under N(1) is e^(a - y/2 - s^2 y^2 / 2), and k = e^(-1/s^2) (1-r)/r,
+With probability r the batch loses the contribution that is as far away as possible, and gains the record or nothing. In
+units of the contribution bound, the laws are (1-r) N(0, s^2) + r N(2, s^2) against (1-r) N(0, s^2) + r N(1, s^2). With
+y = the log of N(2) over N(1), whose density under N(1) is e^(a - y/2 - s^2 y^2 / 2), and k = e^(-1/s^2) (1-r)/r,
 
     f(y) = (e^(2y) + k) / (e^y + k),    density of the first law r (e^y + k e^-y), of the second r (1 + k e^-y),
 
@@ -15,14 +15,14 @@ A = e^(Re y) and v = Im y:
 * arg f >= 0, so that |e^(itL)| <= 1: tan arg(A^2 e^(2iv) + k) >= tan arg(A e^(iv) + k) wherever
   A^2 + k (2 A cos v - 1) >= 0, and 2 e^-d cos h > 1.
 * |f(y)| <= f(Re y) / cos(v/2), from |A e^(iv) + k| >= (A + k) cos(v/2).
-* f grows along the axis from -log 2 on, with a slope of log f of 2 A^2/(A^2 + k) - A/(A + k): at most 2, and at most
-  twice the first of these shares, which grows.
+* f grows along the axis from -log 2 on. The slope of log f is 2 A^2/(A^2 + k) - A/(A + k). It is at most 2, and at most
+  2 A^2/(A^2 + k), which grows.
 * |f| grows with A at each v, where e^-d >= cos v / (2 cos 2v), and falls with v at A = e^-d: it is smallest at -d + ih.
   (Both are derivatives of a quotient whose numerator is a sum over powers of k with nonnegative coefficients.)
 
-On the line at an angle, the path is between y - d and y, where y is its real place. There the normal density is at most
-its value at y - d or, for y < d, at most e^(d/2) times its value at 0. So the norm is bounded by the real integral,
-shifted by d in the first case and cut to y < d in the second: see `DisplacementPart.log_growth`.
+Let y be a place of the real path. On the line at an angle, the real part of the path is between y - d and y. There the
+normal density is at most its value at y - d or, for y < d, at most e^(d/2) times its value at 0. So the norm is bounded
+by the real integral, shifted by d in the first case and cut to y < d in the second (see `DisplacementPart.log_growth`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from accounting.fourier.steps import Complex, log1p_complex
 
 Array = NDArray[np.float64]
 
-#: A bound of d for every line: excursions are at most a half, at angles of at most two.
+#: A bound of d for every line, because excursions are at most 1/2 and angles are at most 2.
 _MOST_AHEAD = 0.16
 #: Beyond this place, f is not near 1 for any k.
 _NEAR = 100.0
@@ -52,7 +52,8 @@ class DisplacementPart(RatioPart):
     """One of the two integrals; ``probability`` is r, below 1, and ``curvature`` is s^2.
 
     Attributes:
-        upward: Losses log f with the masses of the first law; otherwise -log f with those of the second.
+        upward: Whether the losses are log f with masses of the first law; otherwise they are -log f with masses of the
+            second.
     """
 
     highest: ClassVar[float] = 0.5
@@ -69,10 +70,12 @@ class DisplacementPart(RatioPart):
         return math.log1p(-self.probability) - math.log(self.probability) - 1.0 / self.curvature
 
     def log_growth(self, scales: Array, angle: float, tilt: float, reach: float) -> Array:
-        """Return the log of a bound of the integrand's norm on Im u = ``angle``, over the larger of M(``tilt``) and 1.
+        """Return the log of a bound of the integrand's norm on the line Im u = ``angle``, relative to the larger of
+        M(``tilt``) and 1.
 
-        It holds for every t >= 0. The density's shift costs e^d of the masses' factor and moves f by d at most; the
-        part with y < d costs e^(2d + k d^2/2) of itself. Here k is the curvature.
+        The bound holds for every t >= 0. The density is shifted by at most d. The shift multiplies the masses by at
+        most e^d and moves the argument of f by at most d. The part with y < d grows by at most e^(2d + k d^2/2), where
+        k is the curvature.
         """
         d = -scales * math.log(math.cos(0.5 * angle))
         height, curvature = scales * angle, self.curvature

@@ -6,8 +6,8 @@ through 2L nodes and interpolation through the inner 2L - 2 of them err in oppos
 between the two. The proof is in docs/concepts/fourier.md, "Sums of log-normal variables".
 
 Errors of the nodes are magnified by the sum of Lagrange's weights in absolute value, which is 1 at a node and 1.8 in
-the middle between two. So nodes may be several lattice points apart (`Lattice.stride`): a place is then close to one
-of the nodes that are taken for it.
+the middle between two. So nodes may be several lattice points apart (`Lattice.stride`). The nodes for a place are
+chosen such that the place is close to one of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NODES = np.arange(1 - HALF, 1 + HALF)
 #: Rounding errors of an interpolated density, in units of the roundoff. The first number covers the weights, the sum
 #: and the exponential; the second covers a node's value apart from its exponent.
 _INTERPOLATED, _NODE = 20.0, 4.0
-#: A cell with a larger error is not interpolated.
+#: The largest error with which a cell is interpolated.
 _WORST = 0.01
 #: The number of parts into which the places nearest to a node are divided on either side; each part has its own bounds.
 _PARTS = 8
@@ -159,8 +159,9 @@ def weigh(u: float, weights: Array) -> None:
 
 @compiled
 def placed(along: float, stride: int, parts: int) -> tuple[int, float, int]:
-    """Return the cell that is used for a place between lattice points. One end of the cell is the lattice point nearest
-    to the place.
+    """Return the cell in which a density is interpolated at a place between lattice points.
+
+    One end of the cell is the lattice point nearest to the place.
 
     Args:
         along: The place, in lattice points from the first one with a cell.

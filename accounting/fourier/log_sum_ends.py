@@ -19,9 +19,9 @@ Array = NDArray[np.float64]
 
 #: log of the smallest mass for which the exponential moments of the lower tail are used.
 _LOG_LEAST = -170.0
-#: Integer moments that are tried for the tails.
+#: The orders of the integer moments that are tried for the tails.
 _ORDERS = np.arange(65.0)
-#: Cells of one variable, in which exponential moments are bounded, and their tilts.
+#: The number of cells of one variable in which exponential moments are bounded, and the tilts of these moments.
 _CELLS, _TILTS = 1201, 2.0 ** np.linspace(-14.0, 1.0, 46)
 
 

@@ -12,8 +12,8 @@ log-normal variables"; in short:
 * For independent sums A and B, q(l) = int q_A(l - log(1 + e^-v)) q_B(l - log(1 + e^v)) dv. The trapezoid rule converges
   exponentially: on Im v = y the integrand is at most e^(y^2 / (2 sigma^2)) times that of l + log kappa on the real
   line, with 1 <= kappa <= 1 / cos(y / 2).
-* A lattice reaches as far up as its caller needs. With many variables and little noise, a single large variable makes
-  the tail, which is then a thousand sigma long.
+* A lattice reaches as far up as its caller needs. With many variables and little noise, the tail comes from a single
+  large variable and may be a thousand sigma long.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ Array = NDArray[np.float64]
 #: The log of the smallest share of the mean that is left out above a lattice, and the number to whose multiples such
 #: logs are rounded.
 LOG_LEAST, _GRAIN = -100.0, 10.0
-#: The log of the ratio of the probability below a lattice to the share of the mean above it.
+#: The difference of two logs: that of the share of the mean above a lattice, and that of the probability below it.
 _DEEPER = 70.0
-#: The least number of an interpolation's nodes per sigma, and the most lattice points from node to node.
+#: The least number of interpolation nodes per sigma, and the largest number of lattice points from one node to the
+#: next.
 _PER_SIGMA, _STRIDE = 8.0, 4
 #: Room above the end for a cut of the law, in units of sigma.
 _ROOM = 5.0
-#: Natural digits of the trapezoid rule.
+#: The natural digits of the trapezoid rule: its relative error is about e^-36.
 DIGITS = 36.0
 #: The largest relative error with which a density counts as well known.
 KNOWN = 0.1
-#: Points of a lattice that are summed together.
+#: The number of lattice points whose sums are computed together.
 _BLOCK = 256
 #: The replacement for a density that is computed as 0.
 _SMALLEST = 1e-290
@@ -156,12 +157,14 @@ def _log_sum(mu: float, count: int, log_above: float, as_fine_as: int) -> LogSum
 
 
 def _node_step(mu: float, count: int) -> float:
-    """Return the largest power of two of which `_PER_SIGMA` fit into the sigma of this many variables."""
+    """Return the spacing of nodes: the largest power of two of which `_PER_SIGMA` fit into the sigma of this many
+    variables.
+    """
     return 2.0 ** math.floor(math.log2(mu / math.sqrt(count) / _PER_SIGMA))
 
 
 def _one(mu: float, node_step: float, stride: int, upper: float, log_above: float) -> LogSum:
-    """Return q_1, which is normal."""
+    """Return q_1, the density for one variable, which is normal."""
     log_below = log_above - _DEEPER
     upper = min(upper, upper_end(mu, 1, log_below))
     lower = lower_end(mu, 1, log_below) - moved_by(shift_of(mu))
@@ -186,7 +189,7 @@ def _sum(left: LogSum, right: LogSum, node_step: float, stride: int, upper: floa
     lower = lower_end(mu, count, left.log_below) - moved_by(shift_of(mu / math.sqrt(count)))
     places, step = _places(lower, upper, node_step, stride)
     logs: Array = (step * places).astype(np.float64)
-    # The trapezoid rule: Im v = shift, and how much the integrand grows there.
+    # Choose the trapezoid rule by the line Im v = shift and the growth of the integrand there.
     sigma = min(left.sigma, right.sigma)
     shift = shift_of(sigma)
     growth = 0.5 * (shift / sigma) ** 2 + log_rise(left, moved_by(shift)) + log_rise(right, moved_by(shift))
@@ -216,7 +219,9 @@ def _sum(left: LogSum, right: LogSum, node_step: float, stride: int, upper: floa
 
 
 def _in_phases(table: Table, apart: int) -> Table:
-    """Return the cells of each phase one after the other, in steps of ``apart``, padded with empty ones.
+    """Return a table whose cells are regrouped by phase: phase p holds every cell whose index is p modulo ``apart``.
+
+    Shorter phases are padded with empty cells.
 
     Returns:
         The table, whose arrays have the phase as a new first axis.
@@ -282,11 +287,11 @@ def _convolve(
     moved_a: Array,
     moved_b: Array,
 ) -> tuple[Array, Array]:
-    """Return the trapezoid rule for every point of a lattice, and the sum of its terms' errors.
+    """Return the value of the trapezoid rule at every point of a lattice, and the sum of the errors of its terms.
 
     Args:
-        lattice: The first place and the size of the lattice; the ratio of the two sums' step to its own and the
-            inverse, each at least 1; the two sums' step.
+        lattice: Five numbers: the index of the lattice's first point; its size; the ratio of the two sums' step to the
+            lattice's step, at least 1; the inverse ratio, at least 1; the two sums' step.
         a, b: The tables of the two sums, as `_in_phases` returns them.
         firsts: The first points of the two sums' lattices.
         moved_a, moved_b: log(1 + e^-v) and log(1 + e^v) at each v of the rule.

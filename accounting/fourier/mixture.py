@@ -126,7 +126,7 @@ class MixtureStep:
     Attributes:
         weights: Probabilities of the branches.
         steps: The steps of the branches.
-        negligible: Share of M below which a branch has no line.
+        negligible: A branch gets no line if its share of M is below this number.
 
     Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
     """

@@ -13,7 +13,8 @@ from accounting.compiled import compiled
 
 Array = NDArray[np.float64]
 
-#: Roundings of a compensated sum of up to 1e7 terms and of the functions in a term, in units of its size.
+#: The rounding of a compensated sum of up to 1e7 terms and of the functions in its terms, in units of the unit
+#: roundoff.
 ACCUMULATION = 44.0
 #: For larger exponents e^exponent nears the largest number, so sums are taken relative to the largest term.
 _LARGE = 600.0
@@ -90,7 +91,8 @@ def moments_at(
             rounding[i] = 2.0 * spread + 2.0 * own * abs(change)
         else:
             logs[i] = shift + math.log(total)
-            # The exponents of the terms that matter are about as large as log M itself, whatever their parts are.
+            # The exponents of the terms that matter are about as large as log M itself, even if they are differences of
+            # large numbers.
             rounding[i] = ACCUMULATION + 8.0 * largest + 4.0 * abs(logs[i]) + own
             if from_one:
                 rounding[i] += 2.0 * own * abs(math.expm1(min(logs[i], 1.0)))

@@ -30,7 +30,7 @@ REMOVE, ADD, REPLACE = 0, 1, 2
 #: A band as the compiled loops know it: low, high and width.
 Ends = tuple[float, float, float]
 EVERYTHING: Ends = (-math.inf, math.inf, 1.0)
-#: Relative error of the complex error function.
+#: A bound of the relative error of the complex error function.
 SHARE_ERROR = 2e-13
 #: For x < 0, 1 - Phi(x + iy) is 1 within e^-40 where x^2 - y^2 is at least this.
 _FAR_LEFT = 80.0
@@ -57,7 +57,7 @@ class Band:
     Adjacent bands of the same width add up to the whole law.
 
     Attributes:
-        low, high: Its beginning and its end, in units of x; -inf and inf for no end.
+        low, high: The ends of the band, in units of x; -inf or inf if it has no end on that side.
         width: The width w, > 0.
     """
 
@@ -164,7 +164,8 @@ class GaussianPair:
     def largest_tilt(self, count: int, epsilon: float, level: float) -> float:
         """Bound the tilt as `steps.Step` says. This does not apply to ADD.
 
-        It follows from M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)), the part in which the record takes part.
+        The bound follows from M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)), which is the contribution of batches that hold the
+        record.
         """
         return steepest_tilt(math.log(self.probability), 0.5 / self.noise**2, count, epsilon, level)
 
@@ -197,8 +198,9 @@ class GaussianPair:
 
 @compiled
 def window_of(law: Law, tilt: float, reach: float) -> tuple[float, float]:
-    """Return a window for density e^(tilt L) N(0, s^2): it reaches ``reach`` standard deviations beyond the places
-    where its mass may be.
+    """Return a window outside which density e^(tilt L) N(0, s^2) has little mass.
+
+    It reaches ``reach`` standard deviations beyond the places where the centres of this mass may be.
     """
     number, s, places, _, log_weights, _ = law
     width = reach * s

@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 
 PLAIN_POINTS = 3000
 SPLIT_POINTS = 60_000
-#: Ratio of the losses at the ends of one band.
+#: The ratio of the losses at the two ends of a band.
 _BAND_RATIO = 16.0
 WINDOW_POINTS = 120_000
 #: Below this expected number of participations of one record, a single participation matters most, and the bulk is
@@ -55,7 +55,7 @@ _FEW_STEPS = 64
 _REST_TILTS, _NEAREST, _STEEPEST = 36, 40.0, 3000.0
 #: The bulk is bounded at this multiple of epsilon, so that the bound holds around epsilon.
 _BELOW = 0.98
-#: A bound of the bulk's delta replaces it if it is below this fraction of delta.
+#: The bulk's delta is only bounded, and not computed, if the bound is below this fraction of delta.
 _NEGLIGIBLE = 3e-9
 #: The share of the remaining effort that `split` reserves for later methods, and the share of the rest for one cut.
 _RESERVED, _ONE_CUT = 0.2, 0.8
@@ -183,7 +183,9 @@ class DirectedProfiles:
         return step, step.pair, count
 
     def capped(self, epsilon: float, log_scale: float, *, windowed: bool) -> Iterator[SumProfile]:
-        """Yield profiles without the far tail, whose moments explode: of a plain contour, or of windowed ones."""
+        """Yield profiles without the far tail, whose moments explode. They come from a plain contour, or from
+        windowed ones.
+        """
         if self._repeated is None:
             return
         mean, variance = self.composition.moments
@@ -237,7 +239,8 @@ class DirectedProfiles:
         """Return the repeated step without its far tail, and a bound of the mass that is left out.
 
         Args:
-            tilt: About the largest tilt for which moments are needed: the band must end before they grow again.
+            tilt: The approximate largest tilt at which moments are needed. The band must end before these moments grow
+                again.
         """
         assert self._repeated is not None
         step, pair, count = self._repeated
@@ -334,7 +337,7 @@ def chernoff_delta(table: TiltTable, epsilon: float) -> float:
 
 
 def known_log_delta(profile: Profile, epsilon: float) -> float | None:
-    """Return log delta if the profile knows delta to a tenth."""
+    """Return log delta if the profile knows delta to a tenth; otherwise None."""
     bounds = profile.delta_bounds(epsilon)
     return math.log(bounds.estimate) if bounds.lower > 0.9 * bounds.upper else None
 

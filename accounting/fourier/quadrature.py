@@ -88,7 +88,9 @@ class GaussianPairStep:
     band: Band | None = None
 
     def table(self, tilts: Array) -> TiltTable:
-        """Return K, K' and K'' at real tilts, by one array of (tilts x nodes), with the digits that a table needs."""
+        """Return K, K' and K'' at real tilts, computed with one array of (tilts x nodes) to the accuracy that a
+        table needs.
+        """
         # If participations are rare, K is as small as the square of the probability, so more digits are needed.
         needed = _LEAST_DIGITS - 2.0 * math.log(self.pair.probability)
         return self._table(tilts, min(self.digits, max(self.digits - _FEWER_DIGITS, needed)))
@@ -347,7 +349,7 @@ def _rule_on_axis(law: Law, band: Ends, window: tuple[float, float], digits: flo
 
 @compiled
 def _rule_on_line(law: Law, band: Ends, window: tuple[float, float], digits: float, tilt: float) -> tuple[Rule, float]:
-    """Return the rule on a line, and the line's angle: weights grow by e^3 at most, and arg f >= 0 up to twice the
+    """Return the rule on a line, and the angle of the line. Weights grow by at most e^3, and arg f >= 0 up to twice the
     angle.
     """
     widest = 0.5 * math.pi if law[0] == REMOVE else 1.4
@@ -367,7 +369,7 @@ def _largest(tilts: Array) -> float:
 
 @compiled
 def _window_on_axis(law: Law, band: Ends, tilts: Array, digits: float) -> tuple[float, float]:
-    """Return the window of several tilts; differences from 1 need every node that carries mass of N(0, s^2)."""
+    """Return the common window of several tilts. Differences from 1 need every node that carries mass of N(0, s^2)."""
     left, right = _window(law, band, _largest(tilts), digits)
     if band[0] > -math.inf:
         return left, right

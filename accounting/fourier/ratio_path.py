@@ -41,7 +41,7 @@ MAX_NODES = 200_000
 #: line.
 LINE_ANGLE = 1.0
 REAL_ANGLE = 1.5
-#: Widest excursion from the real line, below pi, where f is not zero.
+#: The widest excursion of the path from the real line. It is below pi, so f is not zero on the path.
 _HIGHEST = 2.5
 REACH = 13.0
 #: The densities underflow if the ends are farther apart than this.
@@ -94,10 +94,10 @@ class RatioPart:
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
         """Return the integral's profile D(eps) at every real eps, and -dD/d eps, in closed form. This needs k = 0.
 
-        With f(y*) = e^eps, the integral of density (f - f(y*)) over y > y* is 8 q e^(a + y*/2) sinh^2(h / 4),
-        h = high - y*; that of density (1 - f / f(y*)) over y < y*, f(y*) = e^-eps, is e^eps times the same with
-        h = y* - low. If y* lies outside the ends, all of the density has at least the loss of the nearer end. Nothing
-        cancels.
+        If ``upward``, let f(y*) = e^eps. The integral of density (f - f(y*)) over y > y* is 8 q e^(a + y*/2) sinh^2(h /
+        4) with h = high - y*. Otherwise, let f(y*) = e^-eps. The integral of density (1 - f / f(y*)) over y < y* is
+        e^eps times the same expression with h = y* - low. If y* lies outside the ends, every loss is on the same side
+        of eps. Nothing cancels.
         """
         q, length = self.probability, self.high - self.low
         lowest, highest = self.log_f(np.array([self.low, self.high])).tolist()
@@ -128,9 +128,10 @@ class RatioPart:
         return delta, slope
 
     def log_growth(self, scales: Array, angle: float, tilt: float, reach: float) -> Array:
-        """Return the log of a bound of the integrand's norm on Im u = ``angle``, over the larger of M(``tilt``) and 1.
+        """Return the log of a bound of the integrand's norm on the line Im u = ``angle``, relative to the larger of
+        M(``tilt``) and 1.
 
-        It holds for every t >= 0.
+        The bound holds for every t >= 0.
 
         Args:
             reach: The y up to which f's growth is bounded by its growth at that y; `_log_tail` bounds the weight of the
@@ -231,8 +232,8 @@ class RatioPart:
     def _log_tail(self, end: float, tilts: Array, ahead: Array | None = None) -> Array:
         """Bound the log of the integral beyond ``end``, if there is no upper end; f may be taken at y + ``ahead``.
 
-        The bound begins at the last node but one, since a sum over a falling function is below the integral from one
-        node earlier.
+        The bound begins at the last node but one, because a sum over a falling function is below its integral from one
+        node earlier on.
         """
         s = math.sqrt(self.curvature)
         if not self.upward:

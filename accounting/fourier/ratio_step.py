@@ -120,7 +120,8 @@ class RatioStep:
         return replace(self, parts=tuple(replace(part, cut=cut) if part.upward else part for part in self.parts))
 
     def table(self, tilts: Array) -> TiltTable:
-        """Return K and its derivatives; inf beyond the tilts that a rule can reach, where no bound would be useful.
+        """Return K and its derivatives at each tilt; inf at tilts that are too large for a rule. No bound would be
+        useful there.
 
         Guarantees: moment_within_its_error.
         """
@@ -266,11 +267,11 @@ class RatioStep:
         return np.array([loss for _, loss in self.atoms], dtype=np.float64)
 
     def _samples(self, line: StepLine, tilt: float, decay: float, fixed: float) -> tuple[Array, Array]:
-        """Return the suprema of |M(c + it)/M(c)| from each knot on.
+        """Return places t (knots) and, for each, the log of a bound of |M(c + it)/M(c)| from there on.
 
-        The square of the modulus is E cos(t (L - L')), with L and L' independent under the tilted law, so its second
-        derivative is at most 2 E L^2: between two knots it exceeds the larger end by at most E L^2 gap^2 / 4. Beyond
-        the last knot, the line's own envelope holds.
+        The square of the modulus is E cos(t (L - L')), with L and L' independent under the tilted law. So its second
+        derivative is at most 2 E L^2, and between two knots it exceeds the larger end by at most E L^2 gap^2 / 4.
+        Beyond the last knot, the line's envelope is the bound.
         """
         knots: Array = decay * _KNOT_RATIO ** np.arange(-_KNOTS_BELOW, _MOST_KNOTS, dtype=np.float64)
         behind = StepLine.log_envelope(line, knots)
@@ -290,8 +291,10 @@ class RatioStep:
         return knots, falling
 
     def _second_moment(self, tilt: float, first_moment: float) -> float:
-        """Return a bound of E L^2 under the tilted law: (hL)^2 <= e^(hL) + e^(-hL) - 2, whose mean follows from the
-        moments at tilt +- h.
+        """Return a bound of E L^2 under the tilted law.
+
+        It follows from (hL)^2 <= e^(hL) + e^(-hL) - 2. The mean of the right side follows from the moments at tilt +-
+        h.
         """
         step = min(0.5 * tilt, 0.2 / max(first_moment, 1e-300))
         table = self._table(np.array([tilt - step, tilt, tilt + step]), tilt + step, self.digits)

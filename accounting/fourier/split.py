@@ -5,14 +5,14 @@ like 1/t^2, and contributes nothing at eps. With smooth cuts at the loss R and f
 (small losses), gamma (large ones) and a rest whose mass is negligible: the rest is counted as an infinite loss, and
 without it no moment explodes. Then delta = D_nu + D, where D_nu is the profile of nu^{*T}, and D is that of the
 nonnegative measure P^{*T} - nu^{*T}, whose transform is M^T - M_nu^T. Both are profiles of nonnegative measures, so the
-alias identity of `contour` holds for each of them on a line of its own. Neither cancels, whereas both on one line
-would. If Chernoff's bound of D_nu is negligible, the bound replaces D_nu.
+alias identity of `contour` holds for each of them on its own line. On separate lines nothing cancels; on a common line
+it would. If Chernoff's bound of D_nu is negligible, the bound replaces D_nu.
 
 M^T - M_nu^T = M_nu^T expm1(T log1p(M_gamma / M_nu)), so a tiny D keeps its digits.
 
 Above 0, the losses of batches of a fixed size are those of a `GaussianPair`, and they are cut there in the same way;
-nu holds all losses below 0. gamma is that of the pair on the whole line. Its mass at losses below 0 does not belong to
-the law; `Cut.excess_below_zero` bounds it.
+nu holds all losses below 0. gamma is taken from the pair on the whole line. The mass of gamma at losses below 0 does
+not belong to the law; `Cut.excess_below_zero` bounds this mass.
 
 Alternatively, nu holds the atoms of the law. Then D_nu is a finite sum, and the transform of D falls. With Laplace
 noise the gamma of one step has a profile in closed form, so T nu^{*(T-1)} * gamma is summed as well (``leading``). What
@@ -52,7 +52,8 @@ _LARGEST_EXPONENT = 600.0
 #: Changes of T log M up to this size are computed by a formula in which nothing cancels.
 _SMALL_EXPONENT = 0.5
 _PANELS = 2000
-#: If log(T r) is below the first number, a series replaces (1 + r)^T - 1 - T r. The second number is its highest power.
+#: If log(T r) is below the first number, (1 + r)^T - 1 - T r is computed by a series. The second number is the highest
+#: power in the series.
 _SMALL_SERIES, _SERIES = -1.0, 24
 
 
@@ -84,7 +85,8 @@ class Cut:
         """Bound the mass by which a band from ``low`` on exceeds the law: that of the pair's losses below 0, if the
         step has other losses there.
 
-        Left of x = 1/2 the pair's density is at most N(0, s^2), and the share at most Phi((1/2 - low) / width).
+        Left of x = 1/2 the density of the pair is at most that of N(0, s^2), and the share is at most Phi((1/2 - low) /
+        width).
         """
         if isinstance(self.step, GaussianPairStep):
             return 0.0
@@ -106,12 +108,15 @@ class Cut:
     def bulk_bound(self, high: float, count: int, epsilon: float) -> float:
         """Return a bound of D_nu(eps): Chernoff's bound for the part of nu below some x_2, plus the mass beyond it.
 
-        Without x_2, the Gaussian tail of psi would cause a phase transition in Chernoff's bound that nu itself hardly
-        has. The moments of the part are bounded by sums over panels: the largest value on the panel times the mass of
-        N(0, s^2). For REMOVE, E f = 1 and f > 1 if psi < 1, so E psi (f - 1) <= 0 and only f^p - 1 - p (f - 1) >= 0 is
-        summed. With batches of a fixed size M_nu = 1 + E [psi (f^p - f) + f^(1-p) - 1] over x >= 1/2 less what lies
-        beyond, and f >= 1 there, so that the sum over psi (f^p + f^(1-p) - f - 1) is above it; that function grows with
-        x.
+        psi is the share of the law that a cut keeps. Without x_2, the Gaussian tail of psi would cause a phase
+        transition in Chernoff's bound that nu itself hardly has. The moments of the part are bounded by sums over
+        panels. Each term is the largest value on the panel times the panel's mass under N(0, s^2).
+
+        For REMOVE, E f = 1, and f > 1 where psi < 1. So E psi (f - 1) <= 0, and only f^p - 1 - p (f - 1) >= 0 is
+        summed.
+
+        For batches of a fixed size, M_nu is 1 + E [psi (f^p - f) + f^(1-p) - 1] over x >= 1/2, less the part beyond the
+        cut. There f >= 1, so the sum over psi (f^p + f^(1-p) - f - 1) is an upper bound. This function grows with x.
         """
         pair, symmetrized = self.pair, isinstance(self.step, RatioStep)
         s, band = pair.noise, Band(-math.inf, high, self.width)
@@ -181,8 +186,9 @@ class SplitStep:
     leading: bool = False
 
     def rest_table(self, tilts: Array) -> TiltTable:
-        """Return the log of the difference at increasing tilts x >= 0, leaving out the tilts at which it is not
-        known."""
+        """Return the log of the difference of moments, M^T - M_nu^T, at increasing tilts x >= 0. Tilts at which it
+        is not known are left out.
+        """
         bulk, rest = self.bulk.table(tilts), self.rest.table(tilts)
         known = np.isfinite(bulk.moments) & np.isfinite(rest.moments)
         tilts, bulk, rest = tilts[known], bulk.where(known), rest.where(known)
@@ -220,8 +226,9 @@ class SplitLine:
         return self.rest.log_moment - self.bulk.log_moment
 
     def log_envelope(self, t: Array) -> Array:
-        """Return the same difference for the falling envelopes of |M_nu| and |M_gamma|, since it increases with
-        both."""
+        """Return the log of the difference with the falling envelopes in place of |M_nu| and |M_gamma|. It is a
+        bound because the difference grows with both.
+        """
         bulk = self.bulk.log_moment + self.bulk.log_envelope(t)
         rest = self.rest.log_moment + self.rest.log_envelope(t)
         power, _ = _log_power_difference(rest - bulk, self.count, self.leading)

@@ -1,8 +1,9 @@
 """This module defines a step in the form that contour integrals need: its moments at real tilts, and the transform M on
 a line.
 
-A step's M on the line Re z = c is kept as a finite measure, M(c + it)/M(c) = 1 + sum of w_j (e^(i t l_j) - 1), with
-complex weights and losses of nonnegative imaginary part, and a bound of the error, the same for every t.
+On the line Re z = c, a step's M is kept as a finite measure: M(c + it)/M(c) = 1 + sum of w_j (e^(i t l_j) - 1). The
+weights w_j and the losses l_j are complex, and the losses have nonnegative imaginary parts. One bound of the error
+holds for every t.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 #: Unit roundoff.
 UNIT = 2.0**-53
-#: Roundings of a term of a line's sum: its exponentials, and three products of up to four times its size. The sum over
-#: n nodes adds n more roundings in any order, in the real and in the imaginary part.
+#: The rounding of a term of a line's sum, in units of the unit roundoff. It covers the exponentials and three products
+#: of up to four times the term's size. Summing n nodes in any order adds n more units, in the real and in the imaginary
+#: part.
 TERM_ROUNDING = 64.0
 #: The logarithm of a number that M(x)^count e^(-x eps) never reaches at a saddle point.
 FAR_ABOVE = 60.0
@@ -121,7 +123,8 @@ class StepLine:
         log_moment: log M(c), within ``log_moment_error``.
         relative_error: Bound of the quadrature's error of M(c + it)/M(c), for every t >= 0.
         rounding: Relative rounding error of the sum, in units of sum |w_j| |e^(i t l_j) - 1|.
-        mass, first_moment: sum |w_j| and sum |w_j l_j|, which bound that sum by min(2 mass, t first_moment).
+        mass, first_moment: sum |w_j| and sum |w_j l_j|. The sum over j of |w_j| |e^(i t l_j) - 1| is at most min(2
+            mass, t first_moment).
         envelope: (log weights, rates, extra) of several lines; see `log_envelope`.
     """
 

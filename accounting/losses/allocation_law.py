@@ -54,11 +54,11 @@ class RatioAtoms:
     Attributes:
         logs: Logarithms of its positive values, increasing.
         masses: Their Q-masses.
-        zero: Q-mass at 0.
-        infinity: Share of the mean at infinity: P-mass of an infinite loss.
-        relative_error: The relative error of the mean of any (X - c)_+ or (c - X)_+, by rounding: some thousand
-            nonnegative terms at each halving, t times one step's masses, and the values' own digits where the law is
-            narrow.
+        zero: The Q-mass at 0.
+        infinity: The share of the mean at infinity, which is the P-mass of an infinite loss.
+        relative_error: The relative rounding error of the mean of any (X - c)_+ or (c - X)_+. It has three sources:
+            sums of some thousand nonnegative terms at each halving, t times the error of one step's masses, and the
+            digits of the values if the law is narrow.
     """
 
     logs: Array
@@ -175,7 +175,9 @@ def _one_spread(mu: float, points: int) -> _Grid:
 
 
 def _spread_mean(left: _Grid, right: _Grid, share: float, points: int) -> _Grid:
-    """Return share X + (1 - share) Y, each value split between its two neighbours on the finer grid of the two."""
+    """Return the law of share X + (1 - share) Y. Each value is split between its two neighbours on the finer of the
+    two grids.
+    """
     step = min(left.step, right.step)
     left, right = _on_grid(left, step), _on_grid(right, step)
     a, b = left.masses, right.masses

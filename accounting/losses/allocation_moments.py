@@ -117,7 +117,9 @@ def _product(left: Array, right: Array) -> Array:
 
 
 def remove_moments_between(noise_multiplier: float, bins: int, exact: Array) -> Array:
-    """Return the upper bounds of log E_Q X^(x+1) at `_FRACTIONS`, from those at integers and the law from above."""
+    """Return upper bounds of log E_Q X^(x+1) at `_FRACTIONS`, from the moments at integers and the law that bounds X
+    from above.
+    """
     law = spread_law(noise_multiplier, bins)
     highest, orders = float(law.logs[-1]), _FRACTIONS + 1.0
     at_infinity = math.log(law.infinity) + np.log(orders) + _FRACTIONS * highest
@@ -148,7 +150,7 @@ def add_moments(noise_multiplier: float, bins: int, tilts: Array) -> Array:
 
 
 def _with_ends(moments: Array, law: RatioAtoms, *log_rests: Array) -> Array:
-    """Return log (e^moments + the rests) <= moments + the rests; each term of a moment has the law's relative error."""
+    """Return an upper bound of log(e^moments + e^log_rests), enlarged by the relative error of the law."""
     with np.errstate(over="ignore"):
         rests = sum(np.exp(rest) for rest in log_rests)
     bound: Array = moments * (1.0 + 2.0 * law.relative_error + 1e-11) + rests

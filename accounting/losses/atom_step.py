@@ -50,7 +50,9 @@ class AtomStep:
         return float(self.atoms.losses[-1]) if self.bounded else math.inf
 
     def table(self, tilts: Array) -> TiltTable:
-        """Guarantees: moment_within_its_error."""
+        """Return K and its derivatives at real tilts.
+
+        Guarantees: moment_within_its_error."""
         none = np.zeros(self.atoms.losses.size)
         spend(TILT * tilts.size * none.size)
         moments, means, variances, rounding = moments_at(
@@ -64,7 +66,9 @@ class AtomStep:
         return self.error * (1.0 + 2.0 * abs(tilt))
 
     def line(self, tilt: float, decay: float) -> StepLine:
-        """Guarantees: line_within_its_error."""
+        """Return M on the line Re z = ``tilt``.
+
+        Guarantees: line_within_its_error."""
         log_masses, losses = self.atoms.log_masses, self.atoms.losses
         table = self.table(np.array([tilt]))
         log_moment, log_moment_error = float(table.moments[0]), float(table.errors[0])

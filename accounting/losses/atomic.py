@@ -47,14 +47,18 @@ class AtomicLoss(PrivacyLoss):
         return max(float(losses[-1]), -float(losses[0]))
 
     def log_moment(self, tilts: Array) -> Array:
-        """Guarantees: moment_is_exact_and_rounded_up."""
+        """Return K(x) of the worse direction at every tilt.
+
+        Guarantees: moment_is_exact_and_rounded_up."""
         moments = self.atoms.log_moment(tilts)
         if not self.symmetric:
             moments = np.maximum(moments, self.atoms.swapped.log_moment(tilts))
         return moments * (1.0 + 2.0 * ALLOWANCE)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Guarantees: profile_is_exact: relatively, for either sign of eps."""
+        """Return delta(eps) - max(0, 1 - e^eps) of one direction.
+
+        Guarantees: profile_is_exact: relatively, for either sign of eps."""
         here = self.atoms if remove else self.atoms.swapped
         excess: Array = np.where(
             epsilons >= 0.0,

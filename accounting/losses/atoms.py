@@ -31,7 +31,7 @@ class Atoms:
 
     Attributes:
         log_masses: log of P's masses.
-        losses: log of P's over Q's masses, strictly increasing.
+        losses: The logs of the ratios of P's masses to Q's masses, strictly increasing.
     """
 
     log_masses: Array
@@ -39,7 +39,7 @@ class Atoms:
 
     @cached_property
     def swapped(self) -> Atoms:
-        """The other direction: the loss of (Q, P) under Q."""
+        """The loss in the other direction: that of the pair (Q, P) under Q."""
         return Atoms((self.log_masses - self.losses)[::-1], -self.losses[::-1])
 
     @cached_property

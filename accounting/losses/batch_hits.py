@@ -1,10 +1,10 @@
 """This module computes how many of k records a batch of a fixed size holds, and the pairs for k replaced records.
 
 A batch holds h of the k records with probability w_h. The law of h is hypergeometric without replacement, and binomial
-with replacement. Batches
-are drawn as follows: fill the batch with other records, put all its places and the k records into independent random
-orders, and let the first h places hold the first h of the k records (with replacement: h draws of them). Then h does
-not depend on the orders. Given these, and the sum of the batch without any of the k,
+with replacement. Batches can be drawn as follows. Fill the batch with other records. Put all its places and the k
+records into independent random orders. Let the first h places hold the first h of the k records (with replacement: h
+draws of them). Then h does not depend on the orders. Given the orders and the sum of the batch without any of the k
+records, the two laws are
 
     P = sum_h w_h N(U_h),    Q = sum_h w_h N(V_h),    U_0 = V_0 = 0,
 
@@ -18,8 +18,8 @@ of pi_h times that of branch h, which is one record that is sampled with probabi
 far. So the mixture of these pairs, whose branch is seen, dominates. (Balle, Barthe & Gaboardi 2018, Theorem
 10, has all eta_h alike.) If w_0 = 0, then pi_h = w_h, and each branch is a full batch.
 
-Every choice of pi is sound. If pi_h is in proportion to h w_h, every branch moves the mean equally, and next to nothing
-is lost if a step reveals little. If the noise is not large against h contributions, rare h need larger pi_h. The
+Every choice of pi is sound. If pi_h is proportional to h w_h, every branch moves the mean equally, and the bound is
+almost exact if a step reveals little. If the noise is not large against h contributions, rare h need larger pi_h. The
 chi-square divergence is least at pi_h in proportion to w_h (e^(m_h^2) - 1)^(1/2), with m_h the distance 2h over the
 noise. Higher moments need still more, which a factor t of m_h^2 gives.
 
@@ -86,7 +86,7 @@ class Branch(NamedTuple):
 
     Attributes:
         hits: The number h of hits.
-        share: pi_h.
+        share: The share pi_h of the branch.
         probability: The probability eta_h; 1 for a full batch.
     """
 
@@ -165,8 +165,9 @@ def branches(hits: Hits, distance: float, *, bounded: bool = False) -> tuple[Bra
 
 
 def _together(hits: Hits) -> tuple[Array, Array]:
-    """Return numbers above 0 and their weights. If there are many, neighbouring numbers count as the largest of
-    them."""
+    """Return the numbers of hits above 0 and their weights. If there are many, neighbouring numbers are merged into
+    the largest of them.
+    """
     weights = np.array(hits.weights)
     # The smallest numbers, whose total probability is negligible, count as the next number.
     up_to = np.cumsum(weights)

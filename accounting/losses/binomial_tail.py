@@ -23,9 +23,9 @@ _MOST_BLOCKS = 400_000
 _REACH = 13.0
 #: Summation ends at masses of at most this share of the first.
 _LEAST = 5e-324
-#: The relative rounding error of a mass, to be multiplied by 1 + D, and that of a sum.
+#: The relative rounding error of a sum. That of a mass is this number times 1 + D.
 _ALLOWANCE = 2e-13
-#: Smaller factorials are computed exactly.
+#: The factorials of numbers below this are computed exactly.
 _SMALL = 16
 
 
@@ -34,8 +34,8 @@ class Tail:
     """Bounds of P(X >= k) and of P(X < k).
 
     Attributes:
-        lower, upper: The ends of the tail.
-        rest_lower, rest_upper: The ends of the rest.
+        lower, upper: The bounds of the tail P(X >= k).
+        rest_lower, rest_upper: The bounds of the rest P(X < k).
     """
 
     lower: float
@@ -54,8 +54,8 @@ def binomial_tail(trials: int, probability: float, least: int) -> Tail:
         least: The number k, nonnegative.
 
     Returns:
-        Ends within 1e-8 of each other, relative to the tail if k is above the mean and to the rest otherwise. An upper
-        end is 0 only if the truth is.
+        Bounds that are at most 1e-8 apart, relative to the tail if k is above the mean and to the rest otherwise. An
+        upper bound is 0 only if the true probability is 0.
 
     Guarantees: ends_contain_the_tail_and_are_close.
 

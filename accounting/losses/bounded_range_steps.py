@@ -149,7 +149,7 @@ class Lattice:
         """
         finest = _finest(kinds)
         if finest is None:
-            raise OverflowError("the recursion would take too long")
+            raise OverflowError("the recursion over these steps of bounded range would take too long")
         shortest = min(size for size, _ in kinds)
 
         def parts(step: float) -> tuple[tuple[int, int], ...]:
@@ -253,7 +253,8 @@ def _worst_of_a_step(deltas: Array, beyond: Array, masses: Array, slopes: Array)
 
 
 def _atoms_above(lattice: Lattice, deltas: Array) -> Atoms:
-    """Return the pair of the convex minorant of bounds at x = 0, step, ..., and of its mirror image below 0.
+    """Return the atoms of the pair whose profile is the convex minorant of the bounds at x = 0, step, ..., and its
+    mirror image below 0.
 
     D(-x) = 1 - e^-x + e^-x D(x), because the mirror image of a choice is a choice.
     """
@@ -295,7 +296,7 @@ def _convex_minorant(places: Array, deltas: Array) -> NDArray[np.int64]:
 def _from_below(lattice: Lattice) -> tuple[Array, Array]:
     """Return the deltas that choices of t attain at x = 0, step, ..., and Q(L > x) for the same choices.
 
-    The longest intervals come last in the list, so that their choice can follow all others.
+    Steps with the longest intervals come last in the list, so that their t can be chosen after all others.
     """
     deltas, beyond = lattice.start()
     last, step, most = lattice.last, lattice.step, beyond.size
@@ -321,7 +322,9 @@ def _from_below(lattice: Lattice) -> tuple[Array, Array]:
 
 
 def _atoms_below(step: float, deltas: Array, chances: Array) -> Atoms:
-    """Return the pair of the largest of the lines through (e^x_j, D_j) with slopes -q_j, and of their mirror images."""
+    """Return the atoms of the pair whose profile is the maximum of lines in e^x and their mirror images. Line j
+    passes through (e^x_j, D_j) with slope -q_j.
+    """
     chances = chances.copy()
     # At 0 the mirror image of the first line may be flatter than the line itself.
     chances[0] = min(chances[0], 1.0 - deltas[0] - chances[0])

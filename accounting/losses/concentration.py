@@ -33,7 +33,7 @@ def least_rho_of(loss: PrivacyLoss) -> float:
     K at any one tilt bounds rho from below. The true K is at least the computed K less the relative amount
     `PrivacyLoss.moments_within`.
     """
-    assert loss.moments_within is not None, "a moment that is only a bound attains nothing"
+    assert loss.moments_within is not None, "a lower bound of rho needs moments of known accuracy"
     return _rho_of(loss)[0] * (1.0 - loss.moments_within)
 
 
@@ -47,9 +47,9 @@ def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> t
 
     The lower bound is attained at some tilt.
 
-    K is convex with K(0) = 0. So it is below its chords, and a chord over x (x + 1) has one maximum; below the first
-    tilt a the bound is K(a) / a, beyond the last tilt it is epsilon / (x + 1). Cells whose bound is above the attained
-    value are cut into smaller ones.
+    K is convex with K(0) = 0, so K is below its chords. The ratio of a chord to x (x + 1) has one maximum. Below the
+    first tilt a the ratio is at most K(a) / a. Beyond the last tilt it is at most epsilon / (x + 1). Cells whose bound
+    is above the attained value are cut into smaller cells.
 
     Args:
         log_moment: K at positive tilts, rounded up, relatively accurate.

@@ -1,20 +1,21 @@
 """The discrete Gaussian mechanism on full batches: scalar sums on a grid, with noise whose mass on it is in proportion
 to e^(-y^2 / (2 s^2)).
 
-In grid steps: s = noise multiplier / grid, k = sensitivity / grid, an integer. Shifted by k the loss of noise y is (k /
-s^2) (y + k/2), with y drawn from the law itself, for either direction. The law is log-concave, so the largest shift is
-worst. Moments: K(x) <= x (x + 1) k^2 / (2 s^2), with equality where x k is an integer (Canonne, Kamath & Steinke 2020,
-Theorem 4). Vectors of such noise have other pairs, since their neighbours differ in several coordinates at once.
+In grid steps, the deviation is s = noise multiplier / grid, and the shift is k = sensitivity / grid, an integer. For a
+shift by k, the loss of noise y is (k / s^2) (y + k/2), where y has the law itself. This holds in either direction. The
+law is log-concave, so the largest shift costs most. Moments: K(x) <= x (x + 1) k^2 / (2 s^2), with equality where x k
+is an integer (Canonne, Kamath & Steinke 2020, Theorem 4). Vectors of such noise have other pairs, since their
+neighbours differ in several coordinates at once.
 
 Up to s = `MOST_ENUMERATED` the atoms are enumerated. Beyond, two Gaussian pairs enclose the law (`FineGaussianLoss`):
 
 * With N(0, c^2) noise added to y, a post-processing, the density is that of N(0, s^2 + c^2) times 1 + theta(y),
   |theta| <= r = 2 sum over j > 0 of e^(-2 pi^2 v j^2), v = s^2 c^2 / (s^2 + c^2): completing the square leaves a sum
   of e^(-(y - t)^2 / (2 v)) over integers y, which by Poisson summation is sqrt(2 pi v) (1 + theta). So the mechanism
-  costs at least the Gaussian with deviation sqrt(s^2 + c^2).
+  costs at least as much as the Gaussian with deviation sqrt(s^2 + c^2).
 * Released together with an independent Gaussian of deviation c and shift k c^2 / s^2, which only adds to the loss,
-  the likelihood ratio depends on the sum of the two noises alone, whose density is as before. So it costs at most the
-  Gaussian with mu = (k / s) sqrt(1 + c^2 / s^2).
+  the likelihood ratio depends on the sum of the two noises alone, whose density is as before. So the mechanism costs at
+  most as much as the Gaussian with mu = (k / s) sqrt(1 + c^2 / s^2).
 
 With c = 3/2 and s > 2000, r < 2e-19, far below the rounding of everything else.
 
@@ -115,8 +116,9 @@ class DiscreteGaussianLoss(AtomicLoss):
         return Support(scale * (centre - reach), scale * (centre + reach), mass, mass)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
-        worst.
+        """Return the loss of a group of ``size`` records, which can shift the sum ``size`` times as far as one record.
+
+        The law is log-concave, so no smaller shift costs more. Records that all move the sum the same way attain it.
         """
         return GroupStep(replace(self, shift=size * self.shift), is_exact=True)
 
@@ -140,7 +142,7 @@ class FineGaussianLoss(PrivacyLoss):
     is_tight = False
 
     def repeated(self, count: int) -> tuple[PrivacyLoss, int]:
-        """Return ``count`` steps as one."""
+        """Return one step that stands for ``count`` steps."""
         return _loss(self.deviation * math.sqrt(count), self.shift * count), 1
 
     @property
@@ -165,8 +167,9 @@ class FineGaussianLoss(PrivacyLoss):
         return self.dominating.support(log_mass, remove=remove)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
-        worst.
+        """Return the loss of a group of ``size`` records, which can shift the sum ``size`` times as far as one record.
+
+        The law is log-concave, so no smaller shift costs more. Records that all move the sum the same way attain it.
         """
         return GroupStep(replace(self, shift=size * self.shift), is_exact=True)
 

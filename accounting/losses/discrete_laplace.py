@@ -1,9 +1,10 @@
 """The discrete Laplace mechanism on full batches: scalar sums on a grid, with noise of mass tanh(a/2) e^(-a |y|).
 
-a = grid / noise multiplier, k = sensitivity / grid, an integer. The loss is a (k - 2 i), i = 0 .. k, with mass
-1 / (1 + e^-a) at a k, that times e^(-a k) at -a k, and tanh(a/2) e^(-a i) between them. At these losses the profile is
-that of the continuous Laplace mechanism of the same noise multiplier, and between them it is linear in e^eps, so it is
-above the continuous profile. The law is log-concave, so the largest shift is worst. Both directions agree.
+Let a = grid / noise multiplier, and let k = sensitivity / grid, an integer. The losses are a (k - 2 i), i = 0, ..., k.
+The largest loss, a k, has mass 1 / (1 + e^-a). The smallest loss, -a k, has this mass times e^(-a k). The losses
+between them have mass tanh(a/2) e^(-a i). At these losses the profile is that of the continuous Laplace mechanism with
+the same noise multiplier. Between them it is linear in e^eps, so it is above the continuous profile. The law is
+log-concave, so the largest shift costs most. Both directions agree.
 
 Source: Ghosh, Roughgarden & Sundararajan 2012 (the geometric mechanism).
 """

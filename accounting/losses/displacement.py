@@ -1,10 +1,10 @@
 """This module compares a record that takes another record's place in the batch with a null record that leaves the place
 empty.
 
-s = noise multiplier, r = probability that this happens. The sum is a + w if the record or the null record is outside
-the batch, a + u if the record is inside, and a + v if the null record is inside: u = x - w, v = -w for the record's
-contribution x and the other one's w, both of norm at most 1. So one law is (1-r) N(0) + r N(u), the other (1-r) N(0) +
-r N(v), around a + w.
+s is the noise multiplier, and r is the probability that the record takes another record's place. Let x be the record's
+contribution and w that of the other record, both of norm at most 1. The sum is a + w if the record (or the null record)
+is outside the batch. Relative to a + w, the sum moves by u = x - w if the record is inside, and by v = -w if the null
+record is inside. So one law is (1-r) N(0) + r N(u), and the other is (1-r) N(0) + r N(v), around a + w.
 
 P - g Q = r [N(u) - b N(0) - g N(v)] with b = (1-r)(g-1)/r >= 0 for g >= 1, and the hockey stick of such a pair grows
 with |u|^2, |u - v|^2 and <u, u - v> (`losses.poisson`). For the record against the null record, they are at most 4, 1
@@ -14,9 +14,9 @@ and 2, which u = 2, v = 1 attains; the other way round they are at most 1, 1 and
 
 the profile of the record against the null record is at most A's for eps >= 0. For eps < 0 it is at most the profile
 that follows from R's by delta(-eps) = 1 - e^-eps + e^-eps delta_swapped(eps). Both halves are attained, so together
-they are a supremum of profiles, which is the profile of one pair; compositions are dominated by its compositions (Zhu,
-Dong & Wang 2022). A loss l > 0 has A's law under P; a loss -l < 0 the law of -log of R's ratio under Q; and the rest of
-the mass is at 0.
+they are a supremum of profiles. This supremum is the profile of one pair, and compositions are dominated by
+compositions of this pair (Zhu, Dong & Wang 2022). Losses above 0 have A's law under P. Losses below 0 have the law of
+minus the log of R's ratio under Q. The rest of the mass is at 0.
 """
 
 from __future__ import annotations
@@ -90,8 +90,11 @@ class DisplacementLoss(PrivacyLoss):
         return lower, np.where(known, table.moments + errors, math.inf)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """Return A's profile for eps >= 0, and e^eps times R's at -eps for eps < 0; the other way round in the add
-        direction."""
+        """Return the excess. In the remove direction it is A's profile for eps >= 0, and e^eps times R's profile at
+        -eps for eps < 0.
+
+        In the add direction, A and R change places.
+        """
         positive = epsilons >= 0.0
         excess = np.empty_like(epsilons)
         sizes = np.abs(epsilons)
@@ -102,8 +105,8 @@ class DisplacementLoss(PrivacyLoss):
         return excess
 
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """Return the range of the loss, apart from outcomes of at most the given mass in the tails of N(2), and of N(1)
-        in R.
+        """Return the range of the loss. Outcomes in the tails of N(2) (in R, of N(1)) with at most the given mass are
+        left out.
         """
         reach, mass = -float(scipy.special.ndtri_exp(log_mass)), math.exp(log_mass)
         s = self.noise_multiplier
@@ -113,10 +116,11 @@ class DisplacementLoss(PrivacyLoss):
 
     @property
     def unamplified_mu(self) -> float:
-        """Return mu of two batches that always differ by the record itself, at a distance of 1.
+        """Return the mu of the Gaussian mechanism that dominates without sampling. Two batches that differ by the
+        record are a distance of 1 apart.
 
-        By joint convexity, A's hockey stick is at most r times that of N(2) against N(1), and R's that of N(1)
-        against N(0).
+        By joint convexity, the hockey stick of A is at most r times that of N(2) against N(1). That of R is at most r
+        times that of N(1) against N(0).
         """
         return 1.0 / self.noise_multiplier
 
@@ -143,9 +147,10 @@ class DisplacementLoss(PrivacyLoss):
 def displaced_profile(s: float, r: float, epsilons: Array) -> Array:
     """Return the profile of A at eps >= 0, in closed form.
 
-    With Y = e^y, y = log of N(2) over N(1), f = e^eps is Y^2 - e^eps Y = k (e^eps - 1), k = e^(-1/s^2) (1-r)/r. There
-    N(2) = b N(0) + e^eps N(1) in density, so with their shares w0 + w1 = 1 the hockey stick is r phi(v) [w1 (m(v) -
-    m(v + 1/s)) + w0 (m(v) - m(v + 2/s))], v = s y - 1/(2s), all terms positive.
+    Let y be the log of N(2) over N(1), Y = e^y and k = e^(-1/s^2) (1-r)/r. The likelihood ratio f is e^eps where Y^2 -
+    e^eps Y = k (e^eps - 1). At this place the densities satisfy N(2) = b N(0) + e^eps N(1). Let w0 and w1 = 1 - w0 be
+    the shares of the two terms on the right. Then the hockey stick is r phi(v) [w1 (m(v) - m(v + 1/s)) + w0 (m(v) - m(v
+    + 2/s))] with v = s y - 1/(2s) and the Mills ratio m. All terms are positive.
     """
     log_k = math.log1p(-r) - math.log(r) - 1.0 / s**2
     with np.errstate(divide="ignore", over="ignore", under="ignore"):

@@ -11,10 +11,10 @@ pairs are attained, in the limit, by exponential mechanisms (Dong, Durfee & Roge
 
       delta(x) = (1 - e^((x - eps)/2))^2 / (1 - e^-eps),   |x| <= eps.
 
-  As a function of e^x it is convex, so it is the profile of one pair, with loss density e^(l/2) / (4 sinh(eps/2)) on
-  (-eps, eps) under P. It dominates each of the mechanisms, hence compositions of it dominate every adaptive
-  composition of them (Zhu, Dong & Wang 2022, Theorem 10). But adaptive compositions need not attain it, because t
-  cannot depend on x.
+  As a function of e^x this profile is convex, so it is the profile of one pair. The pair's loss has the density e^(l/2)
+  / (4 sinh(eps/2)) on (-eps, eps) under P. The pair dominates each of the mechanisms, so compositions of the pair
+  dominate every adaptive composition of them (Zhu, Dong & Wang 2022, Theorem 10). Adaptive compositions need not attain
+  this bound, because t cannot depend on x.
 * Moments: the largest over t has a closed form (`log_moment`); it is below eps^2 x (x + 1) / 8, because K'' is at most
   eps^2 / 4 and K(-1) = K(0) = 0. Divergences add up under adaptive composition.
 * From below: (eps/2)-randomised response (t = eps/2), in every step.
@@ -121,7 +121,9 @@ class BoundedRangeLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return the mechanism with k times the range, since a move of the scores may be split among k records."""
+        """Return the loss with ``size`` times the range, because a move of the scores may be split among ``size``
+        records.
+        """
         return GroupStep(BoundedRangeLoss(size * self.epsilon), is_exact=True)
 
 
@@ -165,7 +167,9 @@ class BoundedRangePairLoss(PrivacyLoss):
 
 
 def _growth(start: Array, length: Array) -> Array:
-    """Return S(start + length) - S(start), relatively accurate; S' is Langevin's function, positive and rising."""
+    """Return S(start + length) - S(start), relatively accurate. It is integrated from S', Langevin's function, which
+    is positive and rising.
+    """
     nodes, weights = _nodes()
     places = start[..., None] + np.minimum(length, 1.0)[..., None] * nodes
     short = length * (_langevin(places) @ weights)
@@ -194,6 +198,8 @@ def _log_sinhc(y: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _nodes() -> tuple[Array, Array]:
-    """Return Gauss-Legendre nodes on (0, 1). S' has poles at multiples of i pi: twelve suffice for lengths up to 1."""
+    """Return Gauss-Legendre nodes on (0, 1). Twelve suffice for lengths up to 1, because the poles of S' are
+    multiples of i pi.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(12)
     return 0.5 * (nodes + 1.0), 0.5 * weights

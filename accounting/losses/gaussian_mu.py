@@ -13,8 +13,8 @@ def mu_of_pure_dp(epsilon: float) -> float:
     """Return the smallest mu such that every epsilon-DP mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)).
 
     Source: the trade-off function of randomised response is two segments that join (0, 1), (c, c) and (1, 0),
-    c = 1 / (1 + e^eps). The Gaussian's is convex and goes through the same three points when Phi(-mu/2) = c, so it lies
-    below them; a smaller mu lies above at c.
+    c = 1 / (1 + e^eps). If Phi(-mu/2) = c, the Gaussian trade-off function is convex and passes through the same three
+    points, so it lies below the segments. For a smaller mu it lies above them at c.
 
     >>> round(mu_of_pure_dp(1.0), 9)
     1.232035385
@@ -27,10 +27,11 @@ def mu_of_laplace(epsilon: float) -> float:
     2).
 
     Source: the trade-off function of two Laplace laws is linear from (0, 1) to (e^-eps / 2, 1/2), then e^-eps / (4 a)
-    up to (1/2, e^-eps / 2), then linear to (1, 0). At the point a = e^-t / 2, f = e^-(eps-t) / 2 of the curve it needs
-    mu = g(t) + g(eps - t) with g(t) = -Phi^-1(e^-t / 2). The inverse of g is -log(2 (1 - Phi)), whose slope is the
-    normal law's hazard rate, which grows. So g is concave, and t = eps / 2 needs the largest mu. On the segments, the
-    Gaussian's trade-off function is convex and not above at either end, hence not between them.
+    up to (1/2, e^-eps / 2), then linear to (1, 0). The curve in the middle consists of the points (a, f) = (e^-t / 2,
+    e^-(eps-t) / 2). The Gaussian through such a point has mu = g(t) + g(eps - t) with g(t) = -Phi^-1(e^-t / 2). The
+    inverse of g is -log(2 (1 - Phi)). Its slope is the hazard rate of the normal law, which grows. So g is concave, and
+    t = eps / 2 needs the largest mu. On each segment, the Gaussian trade-off function is convex and at both ends at
+    most as large, so it is not above the segment.
 
     >>> mu_of_laplace(1.0) < mu_of_pure_dp(1.0)
     True
@@ -55,8 +56,8 @@ def mu_of_discrete_laplace(epsilon: float, shift: int) -> float:
 def mu_of_categorical_response(num_categories: int, flip_probability: float, against_null: bool) -> float:
     """Return the smallest mu such that randomised response on k categories is mu-GDP, rounded up.
 
-    Source: a test that rejects on one answer alone is the corner of the trade-off function: (p/k, (k-1) p/k), or (1/k,
-    (k-1) p/k) and its mirror image against the null record. Elsewhere the function is linear.
+    Source: the trade-off function has a corner where a test rejects on one answer alone, and is linear elsewhere. The
+    corner is (p/k, (k-1) p/k). Against the null record the corners are (1/k, (k-1) p/k) and its mirror image.
     """
     log_k, log_p = math.log(num_categories), math.log(flip_probability)
     first = _quantile(-log_k if against_null else log_p - log_k)

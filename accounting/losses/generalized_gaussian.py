@@ -25,7 +25,9 @@ from accounting.units import Between, exact, exactly
 
 @rules_for(GeneralizedGaussian)
 class GeneralizedGaussianRules(MechanismRules[GeneralizedGaussian]):
-    """Guarantees: renyi_line: a kappa D^2 / (2 s^2) at every order a; attained_by_gaussian_noise_only.
+    """The rules of generalised Gaussian noise.
+
+    Guarantees: renyi_line: a kappa D^2 / (2 s^2) at every order a; attained_by_gaussian_noise_only.
 
     >>> round(GeneralizedGaussianRules().loss(GeneralizedGaussian(1.5, 100, 2.0, 4.0), 1.0).rho, 12)
     0.0625

@@ -1,15 +1,16 @@
 """This module computes lower bounds for groups in batches of a fixed size. Some groups attain them.
 
-All other records contribute -1. Let w_h be the probability that h records of the group are in the batch. Around a batch
-without any of them, the laws are
+All other records contribute -1. Let w_h be the probability that h records of the group are in the batch. Relative to
+the sum of a batch without any of them, the laws are
 
 * a group of 1 against one of -1:  A = sum_h w_h N(2h) against N(0);
 * a group of 1 against null records:  sum_h w_h N(2h) against sum_h w_h N(h).
 
-The second pair is composed as it is, as for one record (`losses.displacement`). The first one implies that the profile
-of every dominating pair is at least A's, in either order of the two data sets. Such a pair costs no less than the one
-whose losses above 0 are A's under A's first law, and whose losses below 0 are their mirror image (for one record this
-is the pair of a step, `losses.without_replacement`). Both pairs are computed for cells of the output.
+The second pair is composed as it stands, as for one record (`losses.displacement`). The first pair implies that the
+profile of every dominating pair is at least A's, in either order of the two data sets. So a dominating pair costs at
+least as much as the following one: its losses above 0 have the law of A's losses under A's first law, and its losses
+below 0 are their mirror image. For one record this is the pair of a step (`losses.without_replacement`). Both pairs are
+computed for cells of the output.
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ class GroupBatchLoss(AtomicLoss):
         return Atoms(np.logaddexp.reduceat(log_masses[order], starts), losses)
 
     def _law(self) -> tuple[Array, Array]:
-        """Return the numbers h >= 1 and their weights; everything else counts as 0 hits.
+        """Return the numbers h >= 1 of hits that are counted, and their weights. All other cases count as 0 hits.
 
-        A's profile grows with each weight, and either profile grows with all weights together, so weights are rounded
-        down.
+        Weights are rounded down, because A's profile grows with each weight, and both profiles grow if all weights grow
+        together.
         """
         numbers, weights = self.hits.numbers, np.array(self.hits.weights)
         kept = (weights > (0.0 if self.to_null else _RARE)) & (numbers > 0.0)

@@ -11,10 +11,10 @@ the noise around the sum of u_i over S to that around 0, Z_S that of the v_i, an
 batch. A hockey stick is the mean of (sum p_S Y_S - g)_+, of (1 - g sum p_S Y_S)_+ or of (sum p_S Y_S - g sum p_S Z_S)_+
 around 0.
 
-* The mean of a convex function of a sum is largest if its terms are comonotone, that is, rise together.
+* The mean of a convex function of a sum is largest if the terms of the sum are comonotone, that is, rise together.
 * For comonotone terms, this mean grows with each term's law in the convex order.
-* Y_S is below the ratio of L(h) to L(0), h = |S|, in that order: this says that one shift of l1 norm h is dominated by
-  the shift h of one coordinate (`poisson_laplace`). Likewise -g Z_S is below that of L(-h).
+* Y_S is below the ratio of L(h) to L(0), h = |S|, in convex order, because a shift of l1 norm h is dominated by the
+  shift h of one coordinate (`poisson_laplace`). Likewise -g Z_S is below -g times the ratio of L(-h) to L(0).
 * Around 0 in one coordinate the ratio of every L(h) to L(0) rises with the output and that of every L(-h) falls, as the
   law is log-concave. So the pairs above have the largest terms, comonotone.
 
@@ -57,7 +57,7 @@ class GroupLaplaceLoss(AtomicLoss):
         sampling_probability: The sampling probability q, below 1.
         group_size: The size k of the group, at least 2.
         replaced: Whether the group is replaced by another one.
-        upward: Whether the pair dominates; otherwise it is attained.
+        upward: Whether the pair bounds from above, and so dominates; otherwise it bounds from below, and is attained.
 
     Guarantees: profiles_enclose_the_mixture_and_are_close.
     """
@@ -97,7 +97,7 @@ class GroupLaplaceLoss(AtomicLoss):
         else:
             losses = np.concatenate([at_edges[:1], between, at_edges[-1:]])
         p, losses = p[p > 0.0], losses[p > 0.0]
-        # Losses that rounding cannot tell apart are merged.
+        # Cells whose losses are equal up to rounding are merged.
         starts = np.flatnonzero(np.concatenate([[True], np.diff(np.maximum.accumulate(losses)) > 0.0]))
         return Atoms(np.log(np.add.reduceat(p, starts)), losses[starts])
 
@@ -160,12 +160,13 @@ def _log_mean_exp(gains: Array, log_weights: Array) -> Array:
 
 
 def _at_the_ends(p: Array, between: Array, at_edges: Array) -> Array:
-    """Return P-masses at the edges. Each cell's mass goes to its two ends, so that its Q-mass is kept; the outer cells
-    have one end.
+    """Return the P-masses at the edges of cells.
+
+    Each cell's mass is split between its two ends such that its Q-mass is kept. The two outer cells have only one end.
 
     Args:
         p: The P-masses of all cells.
-        between: log of P's over Q's mass of each cell that has two ends.
+        between: The log of the ratio of P's to Q's mass, for each cell with two ends.
         at_edges: The losses at the edges.
     """
     low, high = at_edges[:-1], at_edges[1:]

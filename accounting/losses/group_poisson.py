@@ -1,21 +1,23 @@
 """This module accounts the Poisson-sampled Gaussian mechanism for a group of k records, by mixtures over how many are
 in the batch.
 
-With w_h the binomial probabilities of h of k records, and all records of the group at contribution norm 1,
+Let w_h be the binomial probability that h of the k records are in the batch. If all records of the group contribute the
+same vector of norm 1, the pairs are
 
 * add_or_remove_one, replace_special (the group comes or goes, or becomes null): sum_h w_h N(h, s^2) against N(0, s^2);
 * replace_one (all of it is replaced): sum_h w_h N(h, s^2) against sum_h w_h N(-h, s^2).
 
-They dominate all contributions u_i (and v_i) of norm at most 1. With Y_S the log-normal ratio of N(sum of u_i over S)
-to N(0), Z_S that of the v_i, a hockey stick is the mean of (sum p_S Y_S - g)_+ or (sum p_S Y_S - g sum p_S Z_S)_+
-under N(0): this function is convex; its second derivatives are nonnegative among the Y and among the Z, and not
-positive between them. Gaussian interpolation shows that it grows with <u_i, u_j> and <v_i, v_j> and falls with <u_i,
-v_j>; u_i = 1, v_i = -1 have the largest and smallest of all at once. The other direction is the same with signs
-exchanged, and other records average out by joint convexity. (Ganesh 2024 has the first pair.) Records that agree attain
-it.
+These pairs dominate for all contributions u_i (and v_i) of norm at most 1. Let p_S be the probability that the subset S
+of the group is in the batch. Let Y_S be the log-normal ratio of N(sum of u_i over S) to N(0), and Z_S that of the v_i.
+A hockey stick is the mean of (sum p_S Y_S - g)_+ or (sum p_S Y_S - g sum p_S Z_S)_+ under N(0). This function is
+convex. Its second derivatives are nonnegative among the Y and among the Z, and not positive between them. Gaussian
+interpolation shows that it grows with <u_i, u_j> and <v_i, v_j> and falls with <u_i, v_j>. The choice u_i = 1, v_i = -1
+has the largest and smallest of all these products at once. The other direction is the same with signs exchanged, and
+other records average out by joint convexity. (Ganesh 2024 has the first pair.) Records that agree attain the pairs.
 
-The number of records of the group in the batch does not depend on their values. Given that it is at most H, the same
-holds with the conditional probabilities. The event that it is larger costs at most its probability (`rare`).
+The number of records of the group in the batch does not depend on their values. Under the condition that this number is
+at most H, the same holds with the conditional probabilities. The event of a larger number adds at most its probability
+to delta (`rare`).
 """
 
 from __future__ import annotations

@@ -99,9 +99,10 @@ class HitsLoss(PrivacyLoss):
     def log_moment(self, tilts: Array) -> Array:
         """Return K of the worse direction, by the trapezoid rule at some tilts and chords between them.
 
-        Guarantees: moment_is_an_upper_bound: where every h Im z / s is within pi / 3, |f(z)| is between f(Re z) / 2
-        and f(Re z), so that the rule's error is below 2^(2x+1) e^(w^2/2 - 2 pi w / step) of the integral, w = pi s /
-        (3 H); beyond the last node the integrand falls by e^-13 per unit. K is not above that of a full batch either.
+        Guarantees: moment_is_an_upper_bound: if every h Im z / s is within pi / 3, |f(z)| is between f(Re z) / 2 and
+        f(Re z). So the rule's error is below 2^(2x+1) e^(w^2/2 - 2 pi w / step) times the integral, with w = pi s / (3
+        H). Beyond the last node the integrand falls by e^-13 per unit. The moment of a full batch is an upper bound,
+        too.
         """
         places, moments = self._moments
         mu = (2.0 if self.replaced else 1.0) * self.most_hits / self.noise_multiplier
@@ -144,7 +145,9 @@ class HitsLoss(PrivacyLoss):
         return worst
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Return sums of nonnegative differences of Mills ratios, at the place where the likelihood ratio is e^eps."""
+        """Return the excess, as a sum of nonnegative differences of Mills ratios at the place where the likelihood
+        ratio is e^eps.
+        """
         if self.replaced:
             return mirrored(epsilons, self._replaced(np.abs(epsilons)))
         excess = np.empty_like(epsilons)
@@ -187,7 +190,10 @@ class HitsLoss(PrivacyLoss):
         return before
 
     def _replaced(self, epsilons: Array) -> Array:
-        """Return P(z > z*) - e^eps Q(z > z*), eps >= 0. N(h) is split among the N(-g) as their densities are at z*."""
+        """Return P(z > z*) - e^eps Q(z > z*) for eps >= 0, where z* is the place with likelihood ratio e^eps.
+
+        Each N(h) is split among the N(-g) in proportion to their densities at z*.
+        """
         shifts, logs = self._hits
         high = self._place(epsilons)
         low = np.zeros_like(high)
@@ -216,7 +222,9 @@ class HitsLoss(PrivacyLoss):
         return stick
 
     def _place(self, epsilons: Array) -> Array:
-        """Return z with log f(z) = eps: log f is convex, so Newton's steps stay above it from the first step on."""
+        """Return the z at which log f(z) = eps, by Newton's method. log f is convex, so from the first step on every
+        iterate is above the root.
+        """
         shifts, logs = self._hits
         if epsilons.size > _FEW:
             # For many epsilons, the search starts at the places that chords of a table give. They are close, and below

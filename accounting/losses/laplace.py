@@ -51,7 +51,8 @@ class LaplaceLoss(PrivacyLoss):
         """
         epsilon, p = self.epsilon, tilts + 0.5
         largest = p * epsilon
-        # The bracket minus 1, times e^(eps/2): 2 sinh sinh + (sinhc(p eps) - sinhc(eps/2)) eps / 2.
+        # The bracket less 1, times e^(eps/2), is 2 sinh(..) sinh(..) + (sinhc(p eps) - sinhc(eps/2)) eps / 2, with
+        # sinhc(y) = sinh(y) / y.
         with np.errstate(over="ignore", invalid="ignore"):
             product = 2.0 * np.sinh(0.5 * (p + 0.5) * epsilon) * np.sinh(0.5 * (p - 0.5) * epsilon)
             quotient = 0.5 * epsilon * (_sinhc_minus_one(largest) - _sinhc_minus_one(np.full_like(p, 0.5 * epsilon)))

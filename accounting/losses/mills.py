@@ -68,7 +68,7 @@ def scaled_mills_difference(a: Array, d: float) -> Array:
 
 
 def mills_difference(centre: float, d: float) -> tuple[float, float]:
-    """Return m(centre - d / 2) - m(centre + d / 2), and m(centre + d / 2), for the plain numbers of an iteration.
+    """Return m(centre - d / 2) - m(centre + d / 2), and m(centre + d / 2), for single numbers instead of arrays.
 
     Args:
         centre: The middle of the two points, at least 0; a = centre - d / 2 is in [-9, 40].
@@ -81,12 +81,12 @@ def mills_difference(centre: float, d: float) -> tuple[float, float]:
         plain_difference_is_accurate: relative error of the difference below 5.5e-15 (1 + a^2), if SciPy's erfcx
             keeps to what `docs/concepts/floating_point.md` says.
 
-    Source: where d >= 1 or d (1 + centre) >= 2, (m(a) + m(a + d)) / (m(a) - m(a + d)) is at most 3.5 (1 + a^2), and the
-    two are subtracted. Elsewhere the odd terms of Taylor's series about the middle c are added: with u_n the integral
-    of t^n e^(-c t - t^2 / 2) over t > 0 the difference is 2 sum of u_n (d / 2)^n / n! over odd n. u_0 = m(c),
-    u_1 = 1 - c m(c), u_(n+1) = n u_(n-1) - c u_n, and terms fall by d^2 / (4 (n + 2)) or more. An error of m(c) reaches
-    the sum with the odd part of e^(c d / 2 + d^2 / 8), which is below 0.7 c d here, as the sum is above
-    0.9 d / (2 + c^2).
+    Source: if d >= 1 or d (1 + centre) >= 2, (m(a) + m(a + d)) / (m(a) - m(a + d)) is at most 3.5 (1 + a^2), and the
+    two numbers are subtracted. Otherwise the odd terms of Taylor's series about the middle c are added. Let u_n be the
+    integral of t^n e^(-c t - t^2 / 2) over t > 0. The difference is 2 sum of u_n (d / 2)^n / n! over odd n, with u_0 =
+    m(c), u_1 = 1 - c m(c) and u_(n+1) = n u_(n-1) - c u_n. Each term is at most d^2 / (4 (n + 2)) times the one before.
+    An error of m(c) enters the sum multiplied by the odd part of e^(c d / 2 + d^2 / 8), which is below 0.7 c d here.
+    The sum itself is above 0.9 d / (2 + c^2).
 
     >>> difference, farther = mills_difference(0.5, 1.0)
     >>> round(difference, 9), round(farther, 9)
@@ -140,7 +140,8 @@ def _minus_mills_derivative(x: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _nodes() -> tuple[Array, Array]:
-    """Return twelve Gauss-Legendre nodes on (0, 1), which are exact to machine precision for this integrand, d <= 1, x
-    >= -9."""
+    """Return twelve Gauss-Legendre nodes on (0, 1). For d <= 1 and x >= -9 they integrate -m' exactly to machine
+    precision.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(12)
     return 0.5 * (nodes + 1.0), 0.5 * weights

@@ -5,10 +5,10 @@ s = noise multiplier, q = sampling probability, f(x) = 1 - q + q e^((2x-1)/(2 s^
 
 * add_or_remove_one, replace_special: (1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2).
 * replace_one: (1-q) N(0, s^2) + q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2). It dominates every pair of
-  contributions u, v of norm at most 1: with alpha >= 1, P - alpha Q = q [N(u) - beta N(0) - alpha N(v)], beta >= 0, so
-  the hockey stick is q E (1 - beta Y_1 - alpha Y_2)_+ with Y_i log-normal of mean one; Gaussian interpolation shows
-  that it grows with each entry of the covariance |u|^2, |u - v|^2, <u, u - v>, and u = 1, v = -1 attains the maxima
-  1, 4, 2 of all three at once. alpha < 1 follows from H_alpha(P||Q) = 1 - alpha + alpha H_(1/alpha)(Q||P) and
+  contributions u, v of norm at most 1. Proof: for alpha >= 1, P - alpha Q = q [N(u) - beta N(0) - alpha N(v)] with beta
+  >= 0. So the hockey stick is q E (1 - beta Y_1 - alpha Y_2)_+ with Y_i log-normal of mean one. Gaussian interpolation
+  shows that it grows with each of the covariances |u|^2, |u - v|^2 and <u, u - v>. Their maxima 1, 4 and 2 are attained
+  together by u = 1, v = -1. The case alpha < 1 follows from H_alpha(P||Q) = 1 - alpha + alpha H_(1/alpha)(Q||P) and
   symmetry. The case v = 0 is the first pair, so this pair dominates it, too.
 """
 
@@ -67,9 +67,9 @@ class PoissonGaussianLoss(PrivacyLoss):
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
         """Return the profile of one direction in closed form, less 1 - e^eps where eps < 0.
 
-        The remove hockey stick integrates P - e^eps Q over x > x*, f(x*) = e^eps, and v = (x* - 1)/s. For eps < 0 its
-        excess is the integral of e^eps Q - P over x < x*; add follows from delta_add(eps) = 1 - e^eps + e^eps
-        delta_remove(-eps).
+        Let f(x*) = e^eps and v = (x* - 1)/s. The hockey stick of the remove direction is the integral of P - e^eps Q
+        over x > x*. For eps < 0 its excess is the integral of e^eps Q - P over x < x*. The add direction follows from
+        delta_add(eps) = 1 - e^eps + e^eps delta_remove(-eps).
         """
         excess = np.empty_like(epsilons)
         positive = epsilons >= 0.0
@@ -159,7 +159,8 @@ class PoissonGaussianLoss(PrivacyLoss):
         before = np.zeros_like(epsilons)
         ratio = np.expm1(epsilons) / q
         inside = ratio > -1.0
-        # log(1 + ratio). Near -1 it is computed from the parts of 1 + ratio, whose difference keeps its digits.
+        # These are log(1 + ratio). If the ratio is near -1, the logarithm is computed from the parts of 1 + ratio,
+        # whose difference keeps its digits.
         logs = np.log1p(ratio[inside])
         near = ratio[inside] < -0.5
         logs[near] = np.log((np.exp(epsilons[inside][near]) - (1.0 - q)) / q)
@@ -189,9 +190,10 @@ class PoissonReplaceLoss(PrivacyLoss):
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
         """Return delta at each epsilon.
 
-        For eps >= 0 the threshold solves log f(x) - log f(-x) = eps, a quadratic equation in e^(x/s^2). There
-        q N(1) = q beta N(0) + q alpha N(-1) in density, so with weights w0 + w2 = 1 the hockey stick is
-        q phi(x1) [w0 (m(x1) - m(x1 + 1/s)) + w2 (m(x1) - m(x1 + 2/s))], x1 = (x* - 1)/s, all terms positive.
+        For eps >= 0 the threshold x* solves log f(x) - log f(-x) = eps, which is a quadratic equation in e^(x/s^2). At
+        x* the densities satisfy N(1) = beta N(0) + alpha N(-1). Let w0 and w2 = 1 - w0 be the shares of the two terms
+        on the right, and x1 = (x* - 1)/s. Then the hockey stick is q phi(x1) [w0 (m(x1) - m(x1 + 1/s)) + w2 (m(x1) -
+        m(x1 + 2/s))] with the Mills ratio m. All terms are positive.
         """
         s, q = self.noise_multiplier, self.sampling_probability
         size = np.abs(epsilons)
@@ -259,8 +261,9 @@ def _log1p_expm1_over(epsilons: Array, q: float) -> Array:
 
 
 def _from_right(v: Array, d: float, times_exp: Array) -> Array:
-    """Return phi(b) (m(b - d) - m(b)) = e^(-d (b - d/2)) G(b - d, d), b = -v, times e^times_exp; in logarithms
-    throughout.
+    """Return phi(b) (m(b - d) - m(b)) times e^times_exp, where b = -v.
+
+    The first factor is e^(-d (b - d/2)) G(b - d, d), with G from `mills`. Everything is computed in logarithms.
     """
     b = -v
     with np.errstate(over="ignore", under="ignore", divide="ignore"):

@@ -6,9 +6,9 @@ l = 1 / noise multiplier, q = sampling probability, f(y) = 1 - q + q e^y; L(m) i
 * add_or_remove_one, replace_special: (1-q) L(0) + q L(1) against L(0).
 * replace_one: (1-q) L(0) + q L(1) against (1-q) L(0) + q L(-1).
 
-They dominate all contributions u, v of l1 norm at most 1, in any dimension. First, L(u) against L(0) is dominated by
-L(1) against L(0): moving one coordinate after the other, trade-off functions compose as under group privacy, and those
-of a log-concave location family add up their shifts. Then, for g >= 1:
+These pairs dominate for all contributions u, v of l1 norm at most 1, in any dimension. First, L(u) against L(0) is
+dominated by L(1) against L(0): moving one coordinate after the other, trade-off functions compose as under group
+privacy, and those of a log-concave location family add up their shifts. Then, for g >= 1:
 
 * P - g Q = q [L(u) - g' L(0)] with g' = 1 + (g-1)/q in the first case (the other direction in the same way).
 * P - g Q = q [L(u) - b L(0) - g L(v)] with b = (1-q)(g-1)/q in the second. L(v) >= e^-l L(0) everywhere, by the
@@ -85,8 +85,9 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return least_moments_at(tilts, self.log_moment(tilts), self.sampling_probability)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """Return the profile of one direction, less 1 - e^eps if eps < 0. Add follows from remove as for Gaussian
-        noise."""
+        """Return the profile of one direction, less 1 - e^eps if eps < 0. The add direction follows from remove as
+        for Gaussian noise.
+        """
         excess = np.empty_like(epsilons)
         positive = epsilons >= 0.0
         up, down = epsilons[positive], epsilons[~positive]
@@ -147,9 +148,10 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return PoissonLaplaceLoss(epsilon, probability) if probability < 1.0 else LaplaceLoss(epsilon)
 
     def _beyond(self, epsilons: Array) -> Array:
-        """Return q (1 - sqrt(u)) for eps >= 0, u = g e^-l, g = 1 + (e^eps - 1)/q.
+        """Return q (1 - sqrt(u)) for eps >= 0, where u = g e^-l and g = 1 + (e^eps - 1)/q.
 
-        1 - u = (1 - e^(eps - eps*)) f(l) e^-l / q, eps* = log f(l), keeps its digits where the profile ends.
+        1 - u is computed as (1 - e^(eps - eps*)) f(l) e^-l / q with eps* = log f(l), so it keeps its digits near the
+        largest loss.
         """
         lam, q = self.epsilon, self.sampling_probability
         end = log_f(lam, q)

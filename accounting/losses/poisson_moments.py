@@ -90,8 +90,8 @@ def _chord(known: Mapping[int, float], tilt: float) -> float:
 def _binomial_moments(s: float, q: float, tilts: tuple[int, ...]) -> tuple[float, ...]:
     """Return log sum_k C(a, k) (1-q)^(a-k) q^k e^(k(k-1)/(2 s^2)), a = tilt + 1, for every tilt, increasing.
 
-    The weights without the exponential add up to 1 and the exponential is 1 for k = 0 and 1, so the sum minus 1 is the
-    sum over k >= 2 with e^... - 1 in place of the exponential. Its terms are positive, and no digit is lost if the
+    The binomial weights add up to 1, and the exponential is 1 for k = 0 and 1. So the sum less 1 is a sum over k >= 2
+    in which the exponential is replaced by the exponential less 1. Its terms are positive, so no digit is lost if the
     moment is tiny.
     """
     positive = tilts[1:] if tilts[:1] == (0,) else tilts
@@ -125,8 +125,9 @@ def _groups(tilts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 @lru_cache(maxsize=16)
 def _binomials(tilts: tuple[int, ...]) -> tuple[NDArray[np.int64], Array, Array, NDArray[np.int64]]:
-    """Return k, a - k and log C(a, k) of the sums of all tilts, one after the other, and the index at which each sum
-    starts."""
+    """Return k, a - k and log C(a, k) for every term of every tilt's sum, in one array each, and the index at which
+    each sum starts.
+    """
     k = np.concatenate([np.arange(2, tilt + 2) for tilt in tilts])
     order = np.repeat(np.array(tilts) + 1.0, tilts)
     log_choose = (
@@ -179,7 +180,8 @@ def _log_convex_excess(log_f: Array, p: float) -> Array:
 
 
 def replace_moment(s: float, q: float, tilts: Array) -> Array:
-    """Return log E f(x)^(c+1) f(-x)^(-c) for every tilt c > 0, rounded up: the replace_one pair in either direction.
+    """Return log E f(x)^(c+1) f(-x)^(-c) for every tilt c > 0, rounded up. This is the moment of the replace_one pair
+    in either direction.
 
     Guarantees: moment_is_an_upper_bound.
 
@@ -200,11 +202,12 @@ def _replace_ends(s: float, q: float, c: float) -> tuple[float, float]:
     """Return both ends of the moment: less 1, it is 4 int_0^inf phi_s(x) m(x) sinh((c+1) D/2) sinh(c D/2) dx.
 
     Here m^2 = f(x) f(-x) and D = log f(x) - log f(-x). The formula follows by adding the integrand's mirror image and
-    using E f = 1. The integrand is positive, even and analytic for |Im x| < pi s^2, so the trapezoid rule of spacing h
-    errs by at most 2 N(y) / (e^(2 pi y/h) - 1) with N(y) the L1 norm on the line Im x = y. There |f(u+iy)| <= f(u) and
-    |f| >= f(u) cos(y/(2 s^2)), which gives N(y) <= e^(y^2/(2 s^2)) [cos(y/(2 s^2))^(-c) M + 1], M the moment. Both
-    tails of the sum are added in closed form: for x >= 2c+1 the logarithm of the integrand falls at least like
-    (2c+1-x)/s^2.
+    using E f = 1. The integrand is positive, even and analytic for |Im x| < pi s^2. So the trapezoid rule of spacing h
+    errs by at most 2 N(y) / (e^(2 pi y/h) - 1), where N(y) is the L1 norm on the line Im x = y.
+
+    On this line f(u) cos(y/(2 s^2)) <= |f(u+iy)| <= f(u). So N(y) <= e^(y^2/(2 s^2)) [cos(y/(2 s^2))^(-c) M + 1], where
+    M is the moment. Both tails of the sum are added in closed form: for x >= 2c+1 the logarithm of the integrand falls
+    at least like (2c+1-x)/s^2.
     """
     y, growth = _best_line(s, c, 60.0 + 2.0 * math.log1p(s) - 2.0 * math.log(q))
     accuracy = 60.0 + 2.0 * math.log1p(s) - 2.0 * math.log(q) + growth
@@ -227,8 +230,9 @@ def _replace_ends(s: float, q: float, c: float) -> tuple[float, float]:
 
 
 def _best_line(s: float, c: float, accuracy: float) -> tuple[float, float]:
-    """Return y and the log-growth of N(y) on the line Im x = y where the spacing 2 pi y / (accuracy + growth) is
-    widest."""
+    """Return the y that allows the widest spacing, 2 pi y / (accuracy + growth), and the log-growth of N(y) on the
+    line Im x = y.
+    """
     half_angles = 0.5 * math.pi * _SHARES
     y = 2.0 * s * s * half_angles
     growth = 0.5 * (y / s) ** 2 - c * np.log(np.cos(half_angles))

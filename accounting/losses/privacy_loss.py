@@ -1,4 +1,5 @@
-"""The protocol of a privacy loss, through which compositions, contour integrals, budgets and groups query a step.
+"""This module defines the protocol of a privacy loss, through which compositions, contour integrals, budgets and groups
+query a step.
 
 A pair (P, Q) has the privacy loss L = log dP/dQ under P. Its profile is delta(eps) = E_P (1 - e^(eps - L))_+ and its
 log-moment function is K(x) = log E_P e^(x L), x > 0, which is x times the Renyi divergence of order x + 1. Both
@@ -24,20 +25,20 @@ Array = NDArray[np.float64]
 
 
 class Direction(Enum):
-    """The neighbour to which P belongs, named after the change of the record from P to Q."""
+    """The order of two neighbours P and Q, named after what happens to the record on the way from P to Q."""
 
     REMOVE = "remove"
     ADD = "add"
 
 
 class Moments(Enum):
-    """The way in which a loss computes its moments, which decides where they are evaluated."""
+    """The way in which a loss computes its moments. It decides at which tilts they are evaluated."""
 
     CLOSED_FORM = "closed_form"
     BINOMIAL_SUM = "binomial_sum"
-    """Cheap and exact at integers."""
+    """Moments are cheap to compute, and exact at integer tilts."""
     QUADRATURE = "quadrature"
-    """Integrated anew at every tilt."""
+    """Each tilt needs an integral of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class GroupStep:
 
     Attributes:
         loss: A loss that dominates the step for every group of that size.
-        is_exact: Whether some group attains it.
+        is_exact: Whether some group attains ``loss``.
         repeats: The number of times that the loss counts for one step.
         rare: A further delta that the step may cost.
     """
@@ -65,8 +66,8 @@ class PrivacyLoss(ABC):
 
     Attributes:
         moments: The method by which `log_moment` is computed.
-        end_error: The relative error of the largest loss, at which the profile reaches zero. The profile keeps its
-            relative accuracy up to this distance from it.
+        end_error: The relative error of the largest loss, at which the profile reaches zero. The profile is relatively
+            accurate except within this distance of the largest loss.
         atom_error: The relative error of every loss, if there is no largest one but atoms make corners in the profile.
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
@@ -95,7 +96,7 @@ class PrivacyLoss(ABC):
     @property
     @abstractmethod
     def symmetric(self) -> bool:
-        """Return whether both directions have the same law, so that one is enough."""
+        """Return whether the loss has the same law in both directions, so that evaluating one direction is enough."""
 
     @property
     @abstractmethod
@@ -104,7 +105,9 @@ class PrivacyLoss(ABC):
 
     @abstractmethod
     def log_moment(self, tilts: Array) -> Array:
-        """Return K(x) of the worse direction for every x > 0 in ``tilts``, rounded up; inf if it is not tried."""
+        """Return K(x) of the worse direction for every x > 0 in ``tilts``, rounded up; inf at tilts that are not
+        computed.
+        """
 
     @abstractmethod
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
@@ -115,7 +118,7 @@ class PrivacyLoss(ABC):
 
     @abstractmethod
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """Return where the loss lies, up to P-mass e^log_mass on each side."""
+        """Return the interval in which the loss lies, apart from a P-mass of e^log_mass on each side."""
 
     @property
     def dominating(self) -> PrivacyLoss:
@@ -124,8 +127,9 @@ class PrivacyLoss(ABC):
 
     @property
     def simpler(self) -> PrivacyLoss | None:
-        """Another dominating loss. It is larger than `dominating`, but has a narrower interval if the other's is
-        wide."""
+        """Another dominating loss. It is larger than `dominating`, but its interval is narrower if that of
+        `dominating` is wide.
+        """
         return None
 
     @property
@@ -135,8 +139,9 @@ class PrivacyLoss(ABC):
 
     @property
     def is_inverted(self) -> bool:
-        """Return whether `cut_step` belongs to the loss itself although it is enclosed; then contours are asked
-        first."""
+        """Return whether `cut_step` describes an enclosed loss itself and not only a pair that bounds it. Contour
+        integrals are then tried first.
+        """
         return False
 
     def contour_step(self, log_count: float, *, remove: bool) -> Step | None:
@@ -171,22 +176,22 @@ class PrivacyLoss(ABC):
 
     @property
     def stated_tilts(self) -> Array:
-        """Tilts at which moments are known better than at others."""
+        """The tilts at which moments are known better than at others."""
         return np.empty(0)
 
     @property
     def unamplified_mu(self) -> float | None:
-        """mu of a full batch of Gaussian noise that dominates the step; None for other noise."""
+        """The mu of a full batch of Gaussian noise that dominates the step; None for other noise."""
         return None
 
     @property
     def slow_on_lattice(self) -> bool:
-        """Return whether a lattice takes minutes."""
+        """Return whether the loss takes minutes to evaluate on a lattice."""
         return False
 
     @property
     def failure_probability(self) -> float:
-        """Probability that the step reveals everything, whatever else happens."""
+        """The probability with which the step reveals everything, independently of everything else."""
         return 0.0
 
     @property
@@ -195,11 +200,13 @@ class PrivacyLoss(ABC):
         return self
 
     def repeated(self, count: int) -> tuple[PrivacyLoss, int]:
-        """Return a loss and a number of its steps that stand for ``count`` steps of this one."""
+        """Return another loss and a number of its steps that together stand for ``count`` steps of this loss."""
         return self, count
 
     def without_rare_branches(self, mass: float) -> tuple[PrivacyLoss, float]:
-        """Return the loss without its rarest branches, and their probability, which is ``mass`` at most."""
+        """Return the loss without its rarest branches, and the probability of these branches, which is at most
+        ``mass``.
+        """
         return self, 0.0
 
     @property
@@ -229,8 +236,8 @@ class PrivacyLoss(ABC):
     def least_log_moment(self, tilts: Array) -> Array:
         """Return lower bounds of the exact values of `log_moment`; 0 if nothing is known.
 
-        A moment that is computed up to `moments_within` is divided by that factor. A loss whose moment is only a bound,
-        at least at some tilts, returns less; 0 is always right.
+        If moments are known up to `moments_within`, the default multiplies them by 1 less this number. A loss whose
+        moment is only a bound at some tilts returns smaller numbers. 0 is always a valid bound.
         """
         if self.moments_within is None:
             return np.zeros_like(tilts)
@@ -241,17 +248,18 @@ class PrivacyLoss(ABC):
 def rho_of_pure_dp(epsilon: float) -> float:
     """Return the smallest rho of the zCDP that epsilon-DP implies: eps tanh(eps/2).
 
-    Source: log cosh(eps sqrt(w)) is concave in w = (order - 1/2)^2, because its slope eps tanh(y) / (2 sqrt(w)),
-    y = eps sqrt(w), falls in w; so the moment of randomised response is below its tangent at order 1, which is
-    eps tanh(eps/2) times order (order - 1). Randomised response attains it as the order tends to 1. It is below
-    eps^2 / 2, the number of Bun & Steinke 2016, Proposition 3.3.
+    Source: let w = (order - 1/2)^2. log cosh(eps sqrt(w)) is concave in w, because its slope eps tanh(eps sqrt(w)) / (2
+    sqrt(w)) falls in w. So the moment of randomised response is below its tangent at order 1, which is eps tanh(eps/2)
+    times order (order - 1). Randomised response attains this rho as the order tends to 1. It is below eps^2 / 2, the
+    rho of Bun & Steinke 2016, Proposition 3.3.
     """
     return epsilon * math.tanh(0.5 * epsilon)
 
 
 def line_digits(log_count: float) -> float:
-    """Return the digits of a quadrature, chosen so that e^-digits times the number of steps is far below the allowed
-    error."""
+    """Return the digits of a quadrature. They are chosen such that e^-digits times the number of steps is far below
+    the allowed error.
+    """
     return 44.0 + log_count
 
 

@@ -1,4 +1,5 @@
-"""Random allocation: each record takes part in one of every t consecutive steps, chosen at random for it alone.
+"""This module accounts random allocation: each record takes part in one of every t consecutive steps, chosen at random
+and independently for each record.
 
 With Y_i the likelihood ratio of step i with the record against without, given what was seen before, the ratio of an
 allocation is X = (Y_1 + ... + Y_t) / t under the law Q without the record, and the hockey sticks are E_Q (X - g)_+
@@ -18,12 +19,12 @@ first step alone has Poisson's pair with q = 1/t.
 one step of each: k allocations, exactly.
 
 **A set of k steps**, all sets equally likely: X is the elementary symmetric polynomial of degree k over its number of
-terms, affine in every Y_i. So sets have a pair of their own, but its law is not known. With t = k f + r, cut the steps
-at random into r parts of f + 1 and k - r parts of f steps, and choose one step in each: this gives a uniform set. Given
-the parts, X is a product of means over disjoint steps, so r allocations to f + 1 bins and k - r to f bins dominate.
-From below, the sum of all steps counts, which holds the record k times and the noise t times: a Gaussian with mu = k /
-(s sqrt(t)). One step counts as well: Poisson's pair with q = k/t. A set that is cut short is charged as a whole one,
-and counts from below as one step.
+terms, affine in every Y_i. So sets have a pair of their own, but its law is not known. Let t = k f + r. Cut the steps
+at random into r parts of f + 1 steps and k - r parts of f steps, and choose one step in each part. This gives a uniform
+set. Given the parts, X is a product of means over disjoint steps, so r allocations to f + 1 bins and k - r allocations
+to f bins dominate. There are two lower bounds. If only the sum of all steps is seen, it holds the record k times and
+the noise t times, which is a Gaussian with mu = k / (s sqrt(t)). If only one step is seen, the pair is Poisson's with q
+= k/t. A set that is cut short is charged as a whole set, and its lower bound is that of one step.
 
 Contour integrals of the density of log X (`fourier.allocation_step`) bound compositions from both sides. If that takes
 too long, the laws that bound X in convex order are used. If the noise is less than `LEAST_NOISE`, one step on all
@@ -60,8 +61,9 @@ from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
 
-#: With less noise, the values of the laws leave the range of doubles, and t steps hide next to nothing: mu^2 / 2 is
-#: above 200. The unsampled step then stands for an allocation, and nothing is known from below.
+#: The least noise for which allocations are evaluated. With less noise, mu^2 / 2 is above 200: the values of the laws
+#: leave the range of doubles, and t steps hide next to nothing. The unsampled step then stands for an allocation, and
+#: there is no lower bound.
 LEAST_NOISE = 0.05
 
 _NOTHING = RandomizedResponseLoss(0.0)
@@ -119,7 +121,9 @@ class AllocationLoss(PrivacyLoss):
         return self.dominating.log_moment(tilts)
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Return 0 if the noise is so little that moments are not tried."""
+        """Return lower bounds of the log-moment; 0 if the noise is below `LEAST_NOISE`, where moments are not
+        computed.
+        """
         is_tried = self._is_amplified or self.bins == 1
         return self.dominating.least_log_moment(tilts) if is_tried else np.zeros_like(tilts)
 
@@ -132,12 +136,15 @@ class AllocationLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class PartLoss(PrivacyLoss):
-    """A part of a random set of steps. From above it is one step among its bins; from below, one part stands for the
-    whole set.
+    """A part of a random set of steps.
+
+    From above, the part is one step among its bins. From below, one of the parts stands for the whole set, and the
+    others count as nothing.
 
     Attributes:
         above: A loss that dominates the part.
-        shown: A loss that stands for the whole set, in one of its parts; None in the others.
+        shown: The loss that stands for the whole set from below. It belongs to one of the parts, and is None in the
+            others.
     """
 
     above: AllocationLoss | GaussianLoss
@@ -172,7 +179,7 @@ class PartLoss(PrivacyLoss):
 
 @dataclass(frozen=True)
 class RatioLoss(PrivacyLoss):
-    """The loss of the pair that a law which bounds X in convex order gives.
+    """The loss of a pair that bounds an allocation. It comes from a law that bounds X in convex order.
 
     Attributes:
         noise_multiplier, bins: s and t.
@@ -193,15 +200,20 @@ class RatioLoss(PrivacyLoss):
         return make(self.noise_multiplier, self.bins)
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return the log-moment of the allocation itself; it bounds that of the law from below, too."""
+        """Return the log-moment of the allocation itself. It is also an upper bound for the law that bounds X from
+        below.
+        """
         return allocation_moment(self.noise_multiplier, self.bins, tilts)
 
     def least_log_moment(self, tilts: Array) -> Array:
         return least_allocation_moment(self.noise_multiplier, self.bins, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """Guarantees: profile_is_rounded_outward: it is above the allocation's profile if ``upward``, and below it
-        otherwise."""
+        """Return delta(eps) - max(0, 1 - e^eps) of one direction.
+
+        Guarantees: profile_is_rounded_outward: it is above the allocation's profile if ``upward``, and below it
+        otherwise.
+        """
         here = self.law.atoms if remove else self.law.atoms.swapped
         infinite, other = (self.law.infinity, self.law.zero) if remove else (self.law.zero, self.law.infinity)
         positive = here.profile(np.maximum(epsilons, 0.0)) + infinite
@@ -227,7 +239,9 @@ class RatioLoss(PrivacyLoss):
 def one_participation(
     mechanism: Gaussian, sampling: RandomAllocation | Blocks, _relation: NeighboringRelation, sensitivity: float
 ) -> AllocationLoss:
-    """Return the loss of the costliest participation; the rules of the samplings have all of them."""
+    """Return the loss of the participation that costs most. The rules of the samplings return the losses of all
+    participations.
+    """
     return AllocationLoss(mechanism.noise_multiplier / sensitivity, sampling.num_bins // sampling.participations)
 
 
@@ -236,8 +250,9 @@ class RandomAllocationRules(SamplingRules[RandomAllocation]):
     def steps(
         self, mechanism: Mechanism, sampling: RandomAllocation, count: int
     ) -> tuple[tuple[PrivacyLoss, int], ...]:
-        """Return the losses event by event, because a last allocation that is cut short does not continue in another
-        event."""
+        """Return the losses of one event. Events are not counted together, because an incomplete last allocation
+        does not continue in the next event.
+        """
         assert isinstance(mechanism, Gaussian)  # No other mechanism has this sampling.
         if sampling.participations == 1:
             return block_steps(mechanism.noise_multiplier, sampling.num_bins, 1, count)
@@ -247,13 +262,14 @@ class RandomAllocationRules(SamplingRules[RandomAllocation]):
 @sampling_rules_for(Blocks)
 class BlocksRules(SamplingRules[Blocks]):
     def steps(self, mechanism: Mechanism, sampling: Blocks, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
-        """Return the losses event by event, as `RandomAllocationRules` does."""
+        """Return the losses of one event, as `RandomAllocationRules` does."""
         assert isinstance(mechanism, Gaussian)  # No other mechanism has this sampling.
         return block_steps(mechanism.noise_multiplier, sampling.num_bins, sampling.participations, count)
 
 
 def block_steps(noise_multiplier: float, bins: int, blocks: int, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
-    """Return the losses of ``count`` steps, each record in one step of every block, and how often each is met.
+    """Return the losses of ``count`` steps and how often each occurs, if each record takes part in one step of every
+    block.
 
     Block b of an epoch begins at its step floor(b bins / blocks), counted from 0.
 
@@ -272,7 +288,7 @@ def block_steps(noise_multiplier: float, bins: int, blocks: int, count: int) -> 
         if number:
             numbers[loss] = numbers.get(loss, 0) + number
 
-    # A shortened epoch shows all steps of some blocks, and the first steps of the next block.
+    # An incomplete epoch consists of some whole blocks and the first steps of the next block.
     begun = -(-rest * blocks // bins) if rest else 0
     whole = begun if begun * bins // blocks <= rest else begun - 1
     longer_seen = whole * bins // blocks - whole * size
@@ -293,8 +309,8 @@ def _seen_part(noise_multiplier: float, bins: int, seen: int) -> PrivacyLoss:
 
 
 def set_steps(noise_multiplier: float, sampling: RandomAllocation, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
-    """Return the losses of ``count`` steps with random sets of several, and how often each is met, the last set as a
-    whole.
+    """Return the losses of ``count`` steps with random sets of several steps, and how often each loss occurs. An
+    incomplete last set counts as a whole one.
 
     >>> [(loss.above.bins, number) for loss, number in set_steps(1.0, RandomAllocation(7, 3), 14)]
     [(2, 2), (2, 2), (3, 2)]
@@ -315,11 +331,10 @@ def set_steps(noise_multiplier: float, sampling: RandomAllocation, count: int) -
 
 
 def _shown_by(noise_multiplier: float, sampling: RandomAllocation, one_step: PoissonGaussianLoss) -> PrivacyLoss:
-    """Return a lower bound of the loss of a set: by a sum in cells or, if its cells would be coarse, by the steps' sum
-    or one step.
+    """Return a lower bound of the loss of a set. It is the loss if only a sum over the steps in cells is seen.
 
-    Of the latter two, it is the one with the larger second moment: t mu^2 against e^(mu^2) - 1, both over (t/k)^2, mu =
-    1/s.
+    If the cells would be coarse, it is the loss if only the sum of the steps, or only one step, is seen. Of these two,
+    the one with the larger second moment is taken: t mu^2 against e^(mu^2) - 1, both divided by (t/k)^2, with mu = 1/s.
     """
     bins, square = sampling.num_bins, noise_multiplier**-2
     if bins <= set_statistic.MOST_BINS and noise_multiplier >= set_statistic.LEAST_NOISE:

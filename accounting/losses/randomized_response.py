@@ -1,4 +1,5 @@
-"""Randomised response on k categories: the answer is kept, or replaced by one drawn uniformly.
+"""This module accounts randomised response on k categories: an answer is kept, or replaced by one that is drawn
+uniformly.
 
 Let u = 1 - p + p/k be the probability of the true answer, and v = p/k that of each other answer.
 
@@ -7,7 +8,7 @@ Let u = 1 - p + p/k be the probability of the true answer, and v = p/k that of e
 * replace_special: the null record answers uniformly. u, v, v, ... against 1/k each: loss log(k u) with mass u,
   log(k v) with mass (k - 1) v; the directions differ.
 
-Under add_or_remove_one the number of answers would tell who came or went.
+add_or_remove_one is not covered, because the number of answers would reveal that a record came or went.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from accounting.losses.stated import RandomizedResponseLoss
 
 @dataclass(frozen=True, slots=True)
 class BinaryResponseLoss(RandomizedResponseLoss):
-    """The loss of one record's answer out of two; all other records answer independently."""
+    """The loss of one record's answer to a question with two answers. All other records answer independently."""
 
     def for_group(self, size: int) -> GroupStep:
         """Return k steps, because every record answers independently."""
@@ -47,11 +48,12 @@ class RandomizedResponseRules(MechanismRules[RandomizedResponse]):
 
 @dataclass(frozen=True, slots=True)
 class CategoricalResponseLoss(AtomicLoss):
-    """One answer.
+    """The loss of one record's answer to a question with several categories.
 
     Attributes:
         num_categories, flip_probability: k and p.
-        against_null: Whether Q is the null record's uniform answer, else that of a record with another category.
+        against_null: Whether Q is the law of a null record's uniform answer; otherwise it is that of a record with
+            another category.
     """
 
     num_categories: int
@@ -64,7 +66,9 @@ class CategoricalResponseLoss(AtomicLoss):
 
     @property
     def pure_epsilon(self) -> float:
-        """log(1 + k (1 - p) / p), or against the null record the larger of log(k - (k - 1) p) and -log p."""
+        """The largest loss: log(1 + k (1 - p) / p), or against the null record the larger of log(k - (k - 1) p) and
+        -log p.
+        """
         k, p = self.num_categories, self.flip_probability
         if self.against_null:
             return max(math.log1p((k - 1) * (1.0 - p)), -math.log(p))
@@ -73,7 +77,7 @@ class CategoricalResponseLoss(AtomicLoss):
 
     @property
     def zcdp_rho(self) -> float:
-        """Smallest rho of its zCDP, rounded up."""
+        """The smallest rho of the mechanism's zCDP, rounded up."""
         return rho_of(self)
 
     @property

@@ -1,4 +1,4 @@
-"""Moments of sampled pairs as integrals over the unsampled log likelihood ratio, rounded up.
+"""This module computes moments of sampled pairs, rounded up, as integrals over the unsampled log likelihood ratio.
 
 With y = log dP/dQ of the unsampled mechanism, the sampled ratio is f(y) = 1 - q + q e^y. For the mechanisms here (noise
 whose two laws are mirror images of each other) y has under Q the density e^(a - y/2 - k y^2/2): k = s^2 for Gaussian
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: The ellipses' parameter rho, and their half axes over a panel's half width.
+#: The parameter rho of the ellipses, and their half axes, divided by half the width of a panel.
 _RHO = 4.0
 _REACH = 0.5 * (_RHO + 1.0 / _RHO)
 _HEIGHT = 0.5 * (_RHO - 1.0 / _RHO)
 #: The nats by which the bound on an ellipse may exceed the integrand on its panel.
 _OVERSHOOT = 12.0
-#: Panels this many nats below the largest are bounded instead of integrated.
+#: Panels whose integrand is this many nats below the largest are bounded instead of integrated.
 _NEGLIGIBLE = 36.0
 #: The distances beyond which the sampled ratio is q e^y up to e^-25, or 1 - q up to e^-60.
 _FAR_RIGHT, _FAR_LEFT = 25.0, -60.0
@@ -39,7 +39,7 @@ _MAX_PANELS = 6_000
 
 
 class Kernel(Protocol):
-    """A convex function of f, zero at f = 1.
+    """A convex function of the sampled ratio f that is zero at f = 1.
 
     Attributes:
         terms: (log |coefficient|, power) of each power of f in it.
@@ -57,7 +57,9 @@ class Kernel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConvexExcess:
-    """The kernel f^p - 1 - p (f - 1), p > 1 or p < 0, for the moment of one direction if E f = 1."""
+    """The kernel f^p - 1 - p (f - 1), p > 1 or p < 0. Its mean is the moment of one direction less 1, because E f =
+    1.
+    """
 
     power: float
 
@@ -106,7 +108,7 @@ class SymmetrizedExcess:
 
 @dataclass(frozen=True, slots=True)
 class RatioLaw:
-    """The law under Q of y, or a part of it.
+    """The law of y, the unsampled log likelihood ratio, under Q; or a part of this law.
 
     Attributes:
         log_scale, curvature: a and k of the density e^(a - y/2 - k y^2/2).
@@ -122,7 +124,7 @@ class RatioLaw:
 
     @classmethod
     def gaussian_above_zero(cls, s: float) -> RatioLaw:
-        """Return y = (2x - 1)/(2 s^2) >= 0, x ~ N(0, s^2)."""
+        """Return the part y >= 0 of the law of y = (2x - 1)/(2 s^2), x ~ N(0, s^2)."""
         return cls(math.log(s) - 0.5 * math.log(2.0 * math.pi) - 0.125 / s**2, s * s, 0.0, math.inf)
 
     @classmethod
@@ -137,7 +139,9 @@ class RatioLaw:
         return density
 
     def log_power(self, power: float, start: float, end: float) -> float:
-        """Return log of the integral of e^(power y) over the density on [start, end]; ``end`` is inf if k > 0."""
+        """Return the log of the integral of e^(power y) times the density over [start, end]. ``end`` is inf if k >
+        0.
+        """
         slope = power - 0.5
         if self.curvature == 0.0:
             largest = max(slope * start, slope * end)
@@ -153,7 +157,7 @@ def log_sampled_ratio(y: Array, log_q: float) -> Array:
     q = math.exp(log_q)
     with np.errstate(over="ignore"):
         rise = np.where(y > 30.0, np.exp(np.minimum(log_q + y, 0.0)), q * np.expm1(np.minimum(y, 30.0)))
-        # Near -1, log1p would lose the digits of 1 - q, which may be nearly all of f there.
+        # If the rise is near -1, log1p would lose the digits of 1 - q, which may be nearly all of f.
         low = np.log(q * np.exp(np.minimum(y, 0.0)) - math.expm1(log_q))
         small = np.where(rise < -0.5, low, np.log1p(rise))
         large = log_q + y + np.log1p(np.exp(math.log1p(-q) - log_q - y))
@@ -165,7 +169,7 @@ def log_f(y: float, q: float) -> float:
     if y < 0.0:
         rise = q * math.expm1(y)
         return math.log1p(rise) if rise > -0.5 else math.log((1.0 - q) + q * math.exp(y))
-    # The power may overflow where its product with q does not.
+    # e^y is computed as a square, because it may overflow although its product with q does not.
     half = math.exp(0.5 * min(y, 1400.0))
     rise = q * math.expm1(y) if y < 700.0 else q * half * half
     if y <= 1400.0 and math.isfinite(rise):
@@ -196,7 +200,7 @@ def log_integral(law: RatioLaw, log_q: float, kernel: Kernel) -> float:
     end = min(end, max(far, 1.0))
     parts = [mass + float(kernel.log_value(log_sampled_ratio(np.array([y]), log_q))[0]) for mass, y in law.masses]
     if start > law.lower:
-        # Left of here the kernel grows towards its value at the lower end.
+        # Left of ``start``, the kernel grows towards its value at the lower end, which bounds it.
         at_end = float(kernel.log_value(log_sampled_ratio(np.array([law.lower]), log_q))[0])
         parts.append(at_end + law.log_power(0.0, law.lower, start))
     if end < law.upper:
@@ -210,7 +214,9 @@ def log_integral(law: RatioLaw, log_q: float, kernel: Kernel) -> float:
 
 
 def _panel_integral(law: RatioLaw, log_q: float, kernel: Kernel, start: float, end: float, known: float) -> float:
-    """Return the integral over [start, end], and a bound of its error; ``known`` is the log of another part."""
+    """Return the integral over [start, end] and a bound of its error. ``known`` is the log of another part of the
+    integral.
+    """
     panels, bounded = _split(law, log_q, kernel, start, end, known)
     if panels is None:
         return math.inf
@@ -231,8 +237,8 @@ def _panel_integral(law: RatioLaw, log_q: float, kernel: Kernel, start: float, e
 def _split(
     law: RatioLaw, log_q: float, kernel: Kernel, start: float, end: float, known: float
 ) -> tuple[Array | None, float]:
-    """Return panels (middles, half widths) on which the rule converges, and the logarithm of a bound of what they leave
-    out.
+    """Return panels on which the rule converges (middles and half widths), and the log of a bound of the part outside
+    the panels.
 
     Panels are halved until the bound on the ellipse is close to the integrand. Panels far below the largest are left
     out.
@@ -240,7 +246,7 @@ def _split(
     tallest = 1.5 if law.curvature == 0.0 else min(1.5, 1.0 / math.sqrt(law.curvature))
     edges = np.linspace(start, end, max(2, math.ceil((end - start) * _HEIGHT / (2.0 * tallest)) + 1))
     low, high = edges[:-1], edges[1:]
-    # No peak is narrower than 1 over this number.
+    # No peak of the integrand is narrower than 1 over the number whose logarithm this is.
     narrowest = math.log1p(max(power for _, power in kernel.terms) + math.sqrt(law.curvature) + 1.0 / (end - start))
     kept: list[Array] = []
     left_out: list[float] = [-math.inf]
@@ -269,7 +275,7 @@ def _overshoot(law: RatioLaw, log_q: float, kernel: Kernel, middle: Array, half:
     """Return, for each panel, the largest number of nats by which a power exceeds the larger of its value in the middle
     and 1.
 
-    The power is bounded on the panel's ellipse, and both sides are times the density.
+    Both the power, which is bounded on the panel's ellipse, and its value in the middle are multiplied by the density.
     """
     log_f = log_sampled_ratio(middle, log_q)
     worst = np.zeros_like(middle)

@@ -1,4 +1,5 @@
-"""Report noisy max: noise on every score, and the name of the largest noisy score; nothing else is released.
+"""This module accounts report noisy max: every score gets noise, and only the name of the candidate with the largest
+noisy score is released.
 
 Scores of neighbours differ by at most Delta, and the noise has scale 2 Delta / epsilon. The proved cost depends on the
 noise:
@@ -9,31 +10,31 @@ noise:
   not lie in an interval of length epsilon: if two candidates with scores 0 and -Delta swap, they reach 1.6636 for
   epsilon = 1.
 
-**Laplace noise tells neighbours apart with an advantage of epsilon / 3 at most.** Let S be a set of candidates, A and
-B the largest noisy scores in S and outside, over the noise's scale. The worst neighbour has S lower and the others
-higher, so the chance of S is P(A > B) for one and P(A > B + epsilon) for the other. The advantage is the integral
-of f_A(y + s) f_B(y) over y and over s from 0 to epsilon, hence at most epsilon ||f_A||_2 ||f_B||_2. The distribution
-function v of such a largest score is a product of Laplace ones. With w_k minus their logarithms, the density f is v
-times the sum of m(w_k), m(w) = min(e^w - 1, 1). m is convex up to log 2 and constant beyond, so the sum is largest if
-all w_k but one are log 2 or 0: it is n + e^w / 2^n - 1 for w = -log v and n = floor(w / log 2). So f <= (n - 1) v
-+ 2^-n, and the integral of f^2 over y, which is that of f over v, is at most the sum over n of 4^-n (3 n + 1) / 8 =
-1/3. A profile is convex in e^x and 0 at epsilon, hence below the chord. This chord is the profile of epsilon-randomised
-response that is carried out with probability (epsilon / 3) / tanh(epsilon / 2). The bound is void if this is not less
-than 1.
+**Laplace noise tells neighbours apart with an advantage of epsilon / 3 at most.** Let S be a set of candidates. Let A
+and B be the largest noisy scores in S and outside of S, divided by the noise's scale. The worst neighbour has lower
+scores in S and higher scores outside. So the winner is in S with probability P(A > B) for one data set and P(A > B +
+epsilon) for the other. The advantage is the integral of f_A(y + s) f_B(y) over y and over s from 0 to epsilon, hence at
+most epsilon ||f_A||_2 ||f_B||_2. The distribution function v of such a largest score is a product of Laplace
+distribution functions e^-w_k. The density f is v times the sum of m(w_k) with m(w) = min(e^w - 1, 1). m is convex up to
+log 2 and constant beyond, so the sum is largest if all w_k but one are log 2 or 0. Its largest value is n + e^w / 2^n -
+1 for w = -log v and n = floor(w / log 2). So f <= (n - 1) v + 2^-n. The integral of f^2 over y equals the integral of f
+over v. It is at most the sum over n of 4^-n (3 n + 1) / 8 = 1/3. A profile is convex in e^x and 0 at epsilon, so it
+lies below its chord. This chord is the profile of epsilon-randomised response that is carried out with probability
+(epsilon / 3) / tanh(epsilon / 2). The bound is void if this is not less than 1.
 
 The largest integral of a squared density that is known is 7/24, for the largest of two candidates. No candidates are
 known whose profile is a chord.
 
-Exponential noise is charged as any epsilon-DP step, which may be more than its cost.
+Exponential noise is charged like any epsilon-DP step. The charge may exceed its true cost.
 
-**From below.** In the limit, many candidates of equal scores act like one candidate with Gumbel noise, for either
-noise. So two such crowds are the exponential mechanism: they attain any pair of losses t, t - epsilon of a bounded
-range, with an advantage of epsilon / 4 for small epsilon. With Laplace noise and many steps, a few candidates of equal
-scores against a few others cost more: the largest of two against that of two has an advantage of 7/24 epsilon, and two
-against three cost a little more. With exponential noise two single candidates cost more than crowds. Let the first
+**From below.** With either noise, a crowd of many candidates with equal scores acts in the limit like one candidate
+with Gumbel noise. So two crowds are the exponential mechanism. They attain any pair of losses t, t - epsilon of a
+bounded range, with an advantage of epsilon / 4 for small epsilon. With Laplace noise and many steps, a few candidates
+of equal scores against a few others cost more than crowds. Two against two have an advantage of 7/24 epsilon, and two
+against three cost a little more. With exponential noise, two single candidates cost more than crowds. Let the first
 candidate be ahead by g, in units of the noise's scale, 0 <= g <= epsilon, and behind by epsilon - g for the neighbour.
-It is named with probability 1 - e^-g / 2, and e^(g - epsilon) / 2. At g = 0 one loss is epsilon, at g = epsilon / 2
-both are log(2 e^g - 1) in size.
+It is named with probability 1 - e^-g / 2 in one data set and e^(g - epsilon) / 2 in the other. At g = 0 one loss is
+epsilon. At g = epsilon / 2 both losses have the absolute value log(2 e^g - 1).
 """
 
 from __future__ import annotations
@@ -59,12 +60,13 @@ from accounting.units import Between, exact, exactly
 Array = NDArray[np.float64]
 
 
-#: For Laplace noise: the numbers of candidates on either side, and the shares of epsilon by which the first side is
-#: ahead.
+#: The groups that are tried for Laplace noise: the numbers of candidates on either side, and the lead of the first side
+#: as a share of epsilon.
 _NUMBERS, _SHARES = ((1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)), tuple(np.linspace(0.1, 0.9, 9).tolist())
-#: The epsilons for which these candidates are tried.
+#: The range of epsilon in which these groups of candidates are tried.
 _FEW_FROM, _FEW_UP_TO = 1e-6, 30.0
-#: The noise beyond which nothing is counted, the number of panels in each of three parts, and their quadrature rule.
+#: The largest noise that integrals include, the number of panels in each of three parts, and the quadrature rule of a
+#: panel.
 _FARTHEST, _PANELS = 60.0, 12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 #: An allowance for the rounding of an integral of positive terms.
@@ -98,7 +100,7 @@ class NoisyMaxLoss(RandomizedResponseLoss):
         if self.noise != LAPLACE or self.epsilon == 0.0:
             return response
         half = 0.5 * self.epsilon
-        # Below, the ratio of an angle to its tanh is 1 and less than a rounding error.
+        # For smaller epsilon, half / tanh(half) is 1 up to less than a rounding error.
         ratio = half / math.tanh(half) if half > 1e-9 else 1.0
         carried_out = ratio / 1.5 * (1.0 + 1e-14)
         return RareResponseLoss(self.epsilon, carried_out) if carried_out < 1.0 else response
@@ -115,8 +117,8 @@ class NoisyMaxLoss(RandomizedResponseLoss):
     def attained_near(self, tilt: float | None) -> PrivacyLoss:
         """Return candidates whose moment at ``tilt`` is the largest.
 
-        With exponential noise these are two candidates; with Laplace noise a few of equal scores against a few others,
-        or crowds.
+        With exponential noise there are two candidates. With Laplace noise they are crowds, or a few candidates of
+        equal scores against a few others.
         """
         if self.epsilon == 0.0:
             return RandomizedResponseLoss(0.0)
@@ -137,14 +139,14 @@ class NoisyMaxLoss(RandomizedResponseLoss):
             for share in _SHARES
         ]
         at = np.array([tilt])
-        # Among equals the first is taken, which is crowds: their loss t can be chosen anew at every step.
+        # If moments are equal, max takes the first, which is crowds: their loss t can be chosen anew at every step.
         return max([crowds, *few], key=lambda loss: float(loss.log_moment(at)[0]))
 
     def for_group(self, size: int) -> GroupStep:
         """Return the mechanism with k times epsilon: any move of the scores by k Delta may be split among k records.
 
-        The bound from above is that of any pure step or the one by the advantage, whichever has the smaller moment of
-        order 2.
+        The upper bound is that of any pure step or the one from the advantage: the one with the smaller moment of order
+        2.
         """
         whole = NoisyMaxLoss(size * self.epsilon, self.noise)
         candidates = [RandomizedResponseLoss(self.epsilon).for_group(size).loss, whole.dominating]
@@ -196,8 +198,11 @@ class TwoCandidatesLoss(AtomicLoss):
         return self.epsilon
 
     def find_atoms(self) -> Atoms:
-        """Return 1 - e^-g / 2 against e^(g - eps) / 2, and the rest; rounding moves the losses towards each other."""
-        # The logarithms themselves, because the masses may underflow.
+        """Return the pair of two outcomes: the first has probability 1 - e^-g / 2 against e^(g - eps) / 2.
+
+        Rounding moves the two losses towards each other.
+        """
+        # The logarithms of the masses are used, because the masses themselves may underflow.
         rare, rarer = -self.ahead - math.log(2.0), self.ahead - self.epsilon - math.log(2.0)
         often, oftener = math.log1p(-math.exp(rare)), math.log1p(-math.exp(rarer))
         inward = 1.0 - 1e-14
@@ -206,8 +211,8 @@ class TwoCandidatesLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class FewCandidatesLoss(AtomicLoss):
-    """The loss of two groups of candidates with equal scores and Laplace noise: one is ahead, and behind for the
-    neighbour.
+    """The loss of two groups of candidates with equal scores and Laplace noise. The first group is ahead for one
+    neighbour and behind for the other.
 
     Only the side of the winner is seen, which reveals less than the winner.
 
@@ -231,7 +236,9 @@ class FewCandidatesLoss(AtomicLoss):
         return self.epsilon
 
     def find_atoms(self) -> Atoms:
-        """Return the chances that the first group wins, which rounding moves towards each other."""
+        """Return the pair of atoms for the winning side. Rounding moves the chances of the first group under both
+        laws towards each other.
+        """
         likely = _chance(self.first, self.others, -self.ahead) * (1.0 - _INWARD)
         unlikely = _chance(self.first, self.others, self.epsilon - self.ahead) * (1.0 + _INWARD)
         low = math.log1p(-likely) - math.log1p(-unlikely)
@@ -259,6 +266,6 @@ def _chance(first: int, others: int, behind: float) -> float:
 
 
 def _below(y: Array) -> Array:
-    """Return Laplace's distribution function."""
+    """Return the distribution function of the standard Laplace law at each y."""
     tail = 0.5 * np.exp(-np.abs(y))
     return np.where(y < 0.0, tail, 1.0 - tail)

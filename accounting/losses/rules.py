@@ -1,4 +1,5 @@
-"""The rules by which mechanisms and samplings are accounted. Each file of this folder registers its own rules.
+"""This module defines the rules by which mechanisms and samplings are accounted. Each file of this folder registers its
+own rules.
 
 * `MechanismRules`: the loss of a step on all records, and the cost of a step in each kind of budget.
 * `sampled`: the loss of a step of one mechanism under one sampling.
@@ -60,9 +61,11 @@ class MechanismRules(ABC, Generic[M]):
     `Mechanism.filters` names the budgets in which a mechanism has a cost.
 
     Attributes:
-        sums_epsilons: Whether its epsilons add up in an approximate_dp budget, so that it needs no charge delta there.
-        linear_in_order: Whether its Renyi divergence without sampling is `zcdp_rho` times the order, at every order.
-        amplified_sums: Whether sampling lowers its costs in zcdp and gaussian_dp budgets.
+        sums_epsilons: Whether the mechanism's epsilons add up in an approximate_dp budget, so that it needs no charge
+            delta there.
+        linear_in_order: Whether the mechanism's Renyi divergence without sampling is `zcdp_rho` times the order, at
+            every order.
+        amplified_sums: Whether sampling lowers the mechanism's costs in zcdp and gaussian_dp budgets.
     """
 
     sums_epsilons: ClassVar[bool] = False
@@ -78,7 +81,7 @@ class MechanismRules(ABC, Generic[M]):
         """
 
     def pure_epsilon(self, mechanism: M, step: ChargedStep) -> Between:
-        """Return the largest loss of one step, never more than without sampling."""
+        """Return the largest loss of one step. Sampling never makes it larger."""
         return about(step.loss.pure_epsilon)
 
     def zcdp_rho(self, mechanism: M, step: ChargedStep) -> Between:
@@ -96,12 +99,12 @@ class MechanismRules(ABC, Generic[M]):
         return {}
 
     def without_failure(self, mechanism: M) -> tuple[Mechanism, float]:
-        """Return an unsampled step given that it does not fail, and the delta with which it fails."""
+        """Return an unsampled step under the condition that it does not fail, and the delta with which it fails."""
         return mechanism, 0.0
 
 
 class SamplingRules(Generic[S]):
-    """The rules of a sampling, beside the losses of its steps."""
+    """The rules of a sampling that go beyond the losses of its steps."""
 
     def stand_in(self, event: Event, sampling: S) -> tuple[Event, Discrepancy]:
         """Return the event whose losses stand for all steps of this event, and a bound of the difference between the
@@ -175,7 +178,7 @@ def rules_of(mechanism: Mechanism) -> MechanismRules[Any]:
 
 
 def sampling_rules_of(sampling: Sampling) -> SamplingRules[Any]:
-    """Return the rules of a sampling apart from the losses of its steps."""
+    """Return the rules of a sampling that go beyond the losses of its steps."""
     return _OF_SAMPLINGS.get(type(sampling), _NOTHING_MORE)
 
 

@@ -1,4 +1,4 @@
-"""A lower bound for random sets of steps: the loss if only a sum over the steps is seen.
+"""This module gives a lower bound for random sets of steps: the loss if only a sum over the steps is seen.
 
 A record is in k of t steps, all sets equally likely. Let Y_i be the ratio of step i, and f a nondecreasing function
 with values on a lattice. An observer who sees only
@@ -36,16 +36,16 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: The largest number of steps for which cells are small against one term, and the least noise: with less, nearly all
-#: terms would be 0.
+#: The largest number of steps for which cells are small compared with one term, and the least noise. With less noise,
+#: nearly all terms would be 0.
 MOST_BINS, LEAST_NOISE = 10_000, 0.2
-#: The least and the largest number of cells in a standard deviation of the sum, and in one of a term; and the number of
-#: standard deviations of a term that are cut into cells.
+#: The least and the largest number of cells in a standard deviation of the sum; the number of cells in a standard
+#: deviation of a term; and the number of standard deviations of a term that are cut into cells.
 _LEAST_CELLS, _MOST_CELLS, _PER_TERM, _REACH = 100, 150, 11.0, 9.0
 #: The mass below which masses are left out of an intermediate law, and the mass that replaces all smaller ones in the
 #: pair.
 _NEGLIGIBLE, _RARE = 1e-85, 1e-72
-#: Outcomes whose losses are within this of each other count as one.
+#: Outcomes are merged if their losses lie in the same cell of this width.
 _TOGETHER = 2e-4
 #: Relative error of one term's mass: that of a difference of two normal probabilities.
 _ONE_TERM = 4e-13
@@ -115,7 +115,7 @@ class SetStatisticLoss(AtomicLoss):
         step = math.sqrt(max(square - mean * mean, 1e-12 * square) * self.bins) / cells
         last = max(1, math.ceil(np.logaddexp(0.0, log_theta + mu * (mu + _REACH)) / step))
         tops = (np.arange(last) + 0.5) * step
-        # f is below `tops` where z is below `edges`; any edges make a statistic.
+        # f is below `tops` where z is below `edges`. The edges may be rounded, because any edges define a statistic.
         edges = (tops + np.log(-np.expm1(-tops)) - log_theta) / mu
         return _cells_of(edges), _cells_of(edges - mu)
 
@@ -124,9 +124,12 @@ class SetStatisticLoss(AtomicLoss):
         return replace(step, error=self.error)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Guarantees: attained_by_the_sets."""
+        """Return delta(eps) - max(0, 1 - e^eps) of one direction, rounded down.
+
+        Guarantees: attained_by_the_sets."""
         exact = AtomicLoss.excess(self, epsilons, remove=remove)
-        # The largest change of (P - e^eps Q)_+ by the errors of P and Q; P's mass where it is positive counts twice.
+        # The errors of P and Q change (P - e^eps Q)_+ by at most this amount, in which P's mass of losses above eps
+        # counts twice.
         atoms = self.atoms if remove else self.atoms.swapped
         masses = np.concatenate([np.cumsum(np.exp(atoms.log_masses)[::-1])[::-1], [0.0]])
         above = masses[np.searchsorted(atoms.losses, epsilons, side="right")]
@@ -146,7 +149,9 @@ def _laws_of(loss: SetStatisticLoss) -> tuple[_Law, _Law]:
 
 
 def _cells_of(edges: Array) -> _Law:
-    """Return normal probabilities between edges, and beyond the first and the last edge."""
+    """Return the standard normal probabilities of the cells between edges, and of the cells beyond the first and the
+    last edge.
+    """
     below, above = scipy.special.ndtr(edges), scipy.special.ndtr(-edges)
     left = np.diff(np.concatenate([[0.0], below, [1.0]]))
     right = -np.diff(np.concatenate([[1.0], above, [0.0]]))

@@ -1,4 +1,4 @@
-"""The shuffle model: n users randomise locally, and only the multiset of their messages is seen.
+"""This module accounts the shuffle model: n users randomise locally, and only the multiset of their messages is seen.
 
 REQUIRED: all users of a round apply the SAME randomiser R, which may depend on what earlier rounds have shown, and on
 nothing else (or: records are shuffled first, and the i-th of them given to an i-th randomiser). Users with randomisers
@@ -35,7 +35,8 @@ and P1. (Feldman, McMillan & Talwar 2021 have e^-e in place of 2 / (E + 1). Thei
 randomisers; its proof for all randomisers was withdrawn: errata to arXiv 2208.04591, Lemma 3.5. The proof above is a
 different one.)
 
-The only loss is that messages that are not of B's law are seen separately. No randomiser is known to attain the pair.
+The bound is inexact only because messages that are not of B's law are seen separately. No randomiser is known to attain
+the pair.
 
 From below, there are two randomisers, and the one with the larger divergence of order 2 is used.
 
@@ -47,7 +48,7 @@ From below, there are two randomisers, and the one with the larger divergence of
 * Randomised response on three categories, user 1 with the first or the second where all others have the third. The
   difference of the numbers of the first and of the second, a post-processing, is S + 1, S or S - 1 with probabilities
   E c, c and c or c, c and E c, where c = 1 / (E + 2), and S is a sum of n - 1 steps of 1, 0 and -1 with probabilities
-  c, E c and c. It is what comes near the pair for large e.
+  c, E c and c. For large e this randomiser comes near the pair.
 
 With many users, no score attains more than these two, so it is the pair that is loose. Let d = P0 - P1, and let others
 have the laws M_i. A score a of the messages moves its sum by a.d, over a variance that is the sum of Var_M_i(a): at
@@ -92,9 +93,9 @@ from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
 
-#: The local epsilon below which e^-e0 is 1 in floating point.
+#: The local epsilon e0 below which e^-e0 rounds to 1.
 _HARDLY_BIASED = 1e-15
-#: The local epsilon up to which three categories attain far less than one bit.
+#: The smallest local epsilon at which three categories are tried. Below it they attain far less than one bit.
 _THREE_FROM = 0.3
 
 
@@ -103,7 +104,7 @@ class ShuffledLoss(PrivacyLoss):
     """Loss of one round of shuffled messages, all of the same randomiser; it lies between two pairs.
 
     Attributes:
-        local_epsilon: e0 of the randomiser.
+        local_epsilon: The local epsilon e0 of the randomiser.
         num_users: The number n of users.
     """
 
@@ -122,7 +123,7 @@ class ShuffledLoss(PrivacyLoss):
     @property
     def dominating(self) -> ClonesLoss | RandomizedResponseLoss:
         if self.local_epsilon < _HARDLY_BIASED or self.num_users * math.exp(-self.local_epsilon) < LEFT_OUT:
-            # If clones are next to never seen, or cannot be told apart, the loss is that of user 1's message alone.
+            # If clones hardly ever occur, or cannot be told apart, the loss is that of user 1's message alone.
             return RandomizedResponseLoss(self.local_epsilon)
         return ClonesLoss(self.local_epsilon, self.num_users)
 
@@ -151,7 +152,9 @@ class ShuffledLoss(PrivacyLoss):
 def shuffled(
     mechanism: PureDp | ApproximateDp, sampling: ShuffleModel, _relation: NeighboringRelation, sensitivity: float
 ) -> PrivacyLoss:
-    """Return the loss of a round. A single user is not shuffled among others."""
+    """Return the loss of a round. With a single user it is the loss of the local randomiser, because nothing is
+    shuffled.
+    """
     if sampling.num_users > 1:
         return ShuffledLoss(sampling.local_epsilon, sampling.num_users)
     return rules_of(mechanism).loss(mechanism, sensitivity)
@@ -160,8 +163,9 @@ def shuffled(
 @sampling_rules_for(ShuffleModel)
 class ShuffleModelRules(SamplingRules[ShuffleModel]):
     def stand_in(self, event: Event, sampling: ShuffleModel) -> tuple[Event, Discrepancy]:
-        """Return a pure randomiser in place of a stated one with a delta, and a bound of the distance between the
-        two."""
+        """Return the event with a pure randomiser in place of one with a delta, and a bound of the distance between
+        the two rounds.
+        """
         users, epsilon = sampling.num_users, sampling.local_epsilon
         if sampling.local_delta == 0.0:
             return event, Discrepancy()
@@ -187,7 +191,8 @@ def closed_form_epsilon(local_epsilon: float, num_users: int, delta: float) -> f
 
 
 def distance_of_randomizers(local_epsilon: float, local_delta: float, num_users: int) -> float:
-    """Return the total variation between a round of an (e0, d0)-DP randomiser and one with the pair, rounded up.
+    """Return a bound of the total variation between a round of an (e0, d0)-DP randomiser and a round that the pair
+    dominates.
 
     >>> distance_of_randomizers(1.0, 0.0, 100)
     0.0

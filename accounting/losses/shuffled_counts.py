@@ -1,4 +1,5 @@
-"""The laws of the numbers of shuffled messages: of the clones that bound a round, and of randomisers that are attained.
+"""This module computes the laws of the numbers of shuffled messages: of clones, which bound a round, and of randomisers
+that attain lower bounds.
 
 Numerics. Fewer clones give a bound, because further clones can be added afterwards. So if there are many, numbers of
 clones are grouped, and each group counts as its smallest number; numbers with a total probability below 1e-59 count as
@@ -24,16 +25,16 @@ Array = NDArray[np.float64]
 
 #: The total probability of all numbers of clones and messages that are left out.
 LEFT_OUT = 1e-59
-#: The tails in which they lie, in nats.
+#: The number of nats at which tails are cut, so that the numbers beyond have at most this total probability.
 _TAIL = 140.0
-#: The width of a group, relative to its number of clones.
+#: The range of the numbers of clones in one group, relative to these numbers.
 _GROUP = 2e-4
 #: The number of losses per standard deviation, the distance up to which they are evenly spaced, and the factor by which
 #: their spacing grows beyond.
 _FINENESS, _FINE_REACH, _GROWTH = 64.0, 20.0, 1.01
 #: For lower bounds, numbers of ones within this many standard deviations are merged into one outcome.
 _CELL = 1.0 / 64.0
-#: A local epsilon beyond which fewer than one user in 1e13 lies, so outcomes are not merged.
+#: Beyond this local epsilon, fewer than one user in 1e13 gives a false answer, so outcomes are not merged.
 HARDLY_RANDOM = 30.0
 
 
@@ -93,7 +94,7 @@ class ThreeCategoriesLoss(AtomicLoss):
     third.
 
     Attributes:
-        local_epsilon: The local epsilon e0, above 0, and not so large that hardly anybody lies.
+        local_epsilon: The local epsilon e0, above 0 and below `HARDLY_RANDOM`.
         num_users: The number n of users.
 
     Guarantees: profile_is_below_what_three_categories_attain_and_close.
@@ -128,7 +129,7 @@ def _numbers_of_ones(local_epsilon: float, num_users: int) -> Atoms:
                 np.log1p(-ones / num_users) - local_epsilon, np.log(ones / num_users) + local_epsilon
             )
         return Atoms(logs[::-1], losses[::-1])
-    # Q-mass over P-mass, less 1.
+    # The ratio of Q-mass to P-mass, less 1.
     lean = ((num_users - ones) * math.expm1(-local_epsilon) + ones * math.expm1(local_epsilon)) / num_users
     starts = np.arange(0, ones.size, max(1, int(_CELL * math.sqrt(mean * (1.0 - chance)))))
     cells = np.logaddexp.reduceat(logs, starts)
@@ -138,12 +139,14 @@ def _numbers_of_ones(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _differences(local_epsilon: float, num_users: int) -> Atoms:
-    """Return the atoms of the count of category 1 less the count of category 2, if user 1 has the one or the other."""
+    """Return the atoms of the number of answers 1 less the number of answers 2. User 1 has category 1 under P and
+    category 2 under Q.
+    """
     odds, others = math.exp(-local_epsilon), num_users - 1
     chance = odds / (1.0 + 2.0 * odds)
     reach = math.ceil(math.sqrt(4.0 * _TAIL * others * chance) + _TAIL)
     last = min(others, reach)
-    # b(d - 1) / b(d) for the law b of the others' difference, d = -last .. 0; b is even.
+    # The ratios b(d - 1) / b(d) for d = -last .. 0, where b is the law of the others' difference. b is even.
     falls = (
         1.0 / _trinomial_ratios(others, math.exp(local_epsilon), min(others, reach + reach // 2))[-last:]
         if last
@@ -154,7 +157,7 @@ def _differences(local_epsilon: float, num_users: int) -> Atoms:
     padded = np.concatenate([np.zeros(2), law, np.zeros(2)])
     lower, same, upper = padded[:-2], padded[1:-1], padded[2:]
     p = (lower + odds * upper + odds * same) / (1.0 + 2.0 * odds)
-    # Q's mass less P's, computed so that no small number is a difference of two sums.
+    # The shift is Q's mass less P's, computed such that no small number is a difference of two sums.
     shift = math.expm1(-local_epsilon) * (lower - upper) / (1.0 + 2.0 * odds)
     deviation = math.sqrt(2.0 * others * chance)
     half = np.arange(p.size // 2 + 1, p.size, max(1, int(_CELL * deviation)))
@@ -195,7 +198,7 @@ def _clones(local_epsilon: float, num_users: int) -> Atoms:
     kept = math.exp(-local_epsilon)
     clones, weights = _groups(num_users - 1, 2.0 * kept / (1.0 + kept))
     nodes = _nodes(local_epsilon, float(clones @ weights))
-    # No clone at all: the loss is e0 or -e0.
+    # The numbers that are left out count as no clone at all, for which the loss is e0 or -e0.
     masses = np.zeros(nodes.size)
     masses[-1], masses[0] = LEFT_OUT / (1.0 + kept), LEFT_OUT * kept / (1.0 + kept)
     gaps = np.diff(nodes)
@@ -212,7 +215,9 @@ def _clones(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _groups(others: int, chance: float) -> tuple[Array, Array]:
-    """Return numbers of clones and their probabilities: Bin(others, chance), grouped downward."""
+    """Return numbers of clones and their probabilities. The law is Bin(others, chance), and each group counts as its
+    smallest number.
+    """
     mean = others * chance
     low = max(0, math.floor(mean - math.sqrt(2.0 * _TAIL * mean)))
     high = min(others, math.ceil(mean + math.sqrt(2.0 * _TAIL * mean) + _TAIL))
@@ -244,16 +249,18 @@ def _messages(clones: int, kept: float, local_epsilon: float) -> tuple[Array, Ar
 
 
 def _normalised(log_ratios: Array) -> Array:
-    """Return a law from the logarithms of the ratios of neighbours, relatively accurate around its mode."""
+    """Return a law, given the logarithms of the ratios of neighbouring masses. It is relatively accurate around its
+    mode.
+    """
     law: Array = np.exp(_log_law(log_ratios))
     return law
 
 
 def _log_law(log_ratios: Array) -> Array:
-    """Return the logarithms of the law."""
+    """Return the logarithms of a law's masses, given the logarithms of the ratios of neighbouring masses."""
     logs = np.append(0.0, np.cumsum(log_ratios))
     mode = int(np.argmax(logs))
-    # Sums from the mode outward do not carry the rounding of the far side.
+    # Sums start at the mode, so each side carries only its own rounding.
     right = np.append(0.0, np.cumsum(log_ratios[mode:]))
     left = -np.cumsum(log_ratios[:mode][::-1])[::-1]
     outward = np.concatenate([left, right])

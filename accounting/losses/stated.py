@@ -1,5 +1,4 @@
-"""Guarantees that are taken as stated: any mechanism with a proof of pure, approximate, zero-concentrated or Renyi
-DP."""
+"""This module accounts guarantees that are taken as stated: pure, approximate, zero-concentrated and Renyi DP."""
 
 from __future__ import annotations
 
@@ -39,10 +38,10 @@ class RandomizedResponseLoss(PrivacyLoss):
 
     symmetric = True
     has_pair = True
-    #: Some epsilons are products or quotients, which were rounded.
+    #: An epsilon may be a rounded product or quotient.
     end_error = 2.0**-51
     moments_within = 3.0 * _ALLOWANCE
-    #: Whether the loss is that of a guarantee, so that the worst mechanism with the guarantee counts.
+    #: Whether the loss stands for a stated guarantee, so that it is that of the worst mechanism with the guarantee.
     is_stated: ClassVar[bool] = False
 
     @property
@@ -61,7 +60,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return moment
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Return p (1 - e^(eps' - eps)) for 0 <= eps' <= eps."""
+        """Return the excess at each eps', which is p (1 - e^(eps' - eps)) for 0 <= eps' <= eps."""
         likely = 1.0 / (1.0 + math.exp(-self.epsilon))
         profile = -likely * np.expm1(np.minimum(np.abs(epsilons) - self.epsilon, 0.0))
         return mirrored(epsilons, profile)
@@ -70,7 +69,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Return a step whose phases meet again, so that |M(c + it)| does not fall.
+        """Return a step of two atoms. Its |M(c + it)| does not fall, because the two phases keep meeting again.
 
         Guarantees: moment_within_its_error; line_within_its_error.
         """
@@ -83,10 +82,10 @@ class RandomizedResponseLoss(PrivacyLoss):
     def for_group(self, size: int) -> GroupStep:
         """Return the pair of discrete Laplace noise of scale 1 / epsilon, k steps apart.
 
-        For an f-DP step, a group has the trade-off function 1 - (1 - f)^{o k} (Dong, Roth & Su 2022, Theorem 2.14). For
-        epsilon-DP, 1 - f is the effect of a shift by one step on the tails of the law of such noise, at every point of
-        the lattice and linearly between. A count with such noise attains the bound. So it is exact for a guarantee as
-        stated, and above the cost of a single mechanism with a proof.
+        If a step is f-DP, a group of k records has the trade-off function 1 - (1 - f)^{o k} (Dong, Roth & Su 2022,
+        Theorem 2.14). For epsilon-DP, 1 - f describes how a shift by one step changes the tails of discrete Laplace
+        noise: exactly at the lattice points, and linearly between them. A count with such noise attains the bound. So
+        the bound is exact for a guarantee as stated. A single mechanism with this guarantee may cost less.
         """
         epsilon = size * self.epsilon
         if epsilon < _SMALLEST_FOR_GROUPS:
@@ -96,8 +95,9 @@ class RandomizedResponseLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class PureDpLoss(RandomizedResponseLoss):
-    """The loss of epsilon-DP as stated: that of the worst mechanism with this guarantee, for one record and for
-    groups."""
+    """The loss of epsilon-DP as stated: the loss of the worst mechanism with this guarantee, for one record and for
+    groups.
+    """
 
     is_stated = True
     end_error = 0.0
@@ -130,13 +130,13 @@ class ApproximateDpLoss(PrivacyLoss):
         return self.epsilon if self.delta == 0.0 else math.inf
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return inf if delta > 0: no Renyi divergence is bounded."""
+        """Return the log-moment; inf if delta > 0, because no Renyi divergence is then bounded."""
         if self.delta == 0.0:
             return self.without_failure.log_moment(tilts)
         return np.full_like(tilts, math.inf)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Return delta + (1 - delta) times the profile of randomised response, for eps >= 0."""
+        """Return the excess. For eps >= 0 it is delta + (1 - delta) times the profile of randomised response."""
         profile = self.delta + (1.0 - self.delta) * self.without_failure.excess(np.abs(epsilons))
         return mirrored(epsilons, profile)
 
@@ -146,8 +146,9 @@ class ApproximateDpLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class RenyiLineLoss(PrivacyLoss):
-    """A loss of which only bounds of moments are known: K(x) <= rho x (x + 1). It has no dominating pair and no lower
-    bounds."""
+    """A loss whose moments are bounded by K(x) <= rho x (x + 1), and of which nothing else is known. It has no
+    dominating pair and no lower bounds.
+    """
 
     rho: float
 
@@ -161,10 +162,10 @@ class RenyiLineLoss(PrivacyLoss):
         return moment
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        raise Unsupported("zCDP bounds moments; no pair of distributions stands for it")
+        raise Unsupported("zCDP bounds only moments, so no pair of distributions represents it")
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
-        raise Unsupported("zCDP bounds moments; no pair of distributions stands for it")
+        raise Unsupported("zCDP bounds only moments, so no pair of distributions represents it")
 
     def for_group(self, size: int) -> GroupStep:
         """Return k^2 times rho (Bun & Steinke 2016, Proposition 1.9); no lower bound is known for a single
@@ -200,7 +201,8 @@ class RenyiCurveLoss(PrivacyLoss):
     pure_epsilon = math.inf
     symmetric = True
     has_pair = False
-    #: The moments are computed from the stated divergences; nothing is known beyond the last order.
+    #: Moments are computed from the stated divergences up to this relative error. Beyond the last order nothing is
+    #: known.
     moments_within = 1e-13
 
     @property
@@ -215,16 +217,19 @@ class RenyiCurveLoss(PrivacyLoss):
         return np.array([x for x, _ in corners]), np.array([y for _, y in corners])
 
     def log_moment(self, tilts: Array) -> Array:
-        """Guarantees: hull_bounds_every_mechanism: K of any mechanism with these divergences; inf beyond the last."""
+        """Return an upper bound of K(x) from the lower convex hull of the stated moments; inf beyond the last order.
+
+        Guarantees: hull_bounds_every_mechanism: K of any mechanism with these divergences.
+        """
         places, moments = self._hull
         bound: Array = np.interp(tilts, places, moments, right=math.inf) * (1.0 + 1e-14)
         return bound
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        raise Unsupported("Renyi divergences bound moments; no pair of distributions stands for them")
+        raise Unsupported("stated Renyi divergences bound only moments, so no pair of distributions represents them")
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
-        raise Unsupported("Renyi divergences bound moments; no pair of distributions stands for them")
+        raise Unsupported("stated Renyi divergences bound only moments, so no pair of distributions represents them")
 
 
 @rules_for(PureDp)
@@ -244,7 +249,7 @@ class ApproximateDpRules(MechanismRules[ApproximateDp]):
         return ApproximateDpLoss(mechanism.epsilon, mechanism.delta)
 
     def without_failure(self, mechanism: ApproximateDp) -> tuple[Mechanism, float]:
-        """Return an eps-DP event and delta: an (eps, delta)-DP step is eps-DP with probability at least 1 - delta, so
+        """Return an eps-DP event and delta. An (eps, delta)-DP step is eps-DP with probability at least 1 - delta, so
         deltas add up.
 
         Source: Kairouz, Oh & Viswanath 2015, Theorem 3.1.

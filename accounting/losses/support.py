@@ -28,6 +28,8 @@ class Support:
 
 
 def mirrored(epsilons: Array, profile_of_size: Array) -> Array:
-    """Return the excess of a pair whose directions agree, from its profile at |eps|: times e^eps where eps < 0."""
+    """Return the excess of a pair whose directions agree, given its profile at |eps|. For eps < 0 the excess is
+    e^eps times this profile.
+    """
     excess: Array = np.exp(np.minimum(epsilons, 0.0)) * profile_of_size
     return excess

@@ -1,4 +1,4 @@
-"""Log-moments from integrals over likelihood ratios: the code that all pairs with such integrals share."""
+"""This module has the code that pairs share whose log-moments are integrals over likelihood ratios."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accounting.losses.ratio_quadrature import RatioLaw, SymmetrizedExcess, log_
 
 Array = NDArray[np.float64]
 
-#: Every moment is enlarged by this much, relatively: more than the rounding of the sums.
+#: Every moment is enlarged by this relative amount, which is more than the rounding of the sums.
 ALLOWANCE = 1e-9
 #: Below the first tilt a moment is bounded by its chord from 0; beyond the second it is reported as inf, which is
 #: sound.
@@ -23,7 +23,9 @@ _CLOSE_FROM_TILT, _CLOSE_FROM_PROBABILITY = 0.01, 1e-12
 
 
 def moments_at(tilts: Array, moment: Callable[[float], float]) -> Array:
-    """Return ``moment`` at every tilt x > 0 in its range; the chord below it (K is convex and K(0) = 0), inf above."""
+    """Return ``moment`` at every tilt from `MIN_TILT` to `MAX_TILT`; below, the chord from 0 (K is convex and K(0) =
+    0); above, inf.
+    """
     moments = np.full(tilts.shape, math.inf)
     for index, tilt in np.ndenumerate(tilts):
         if tilt < MIN_TILT:
@@ -36,8 +38,9 @@ def moments_at(tilts: Array, moment: Callable[[float], float]) -> Array:
 def least_moments_at(tilts: Array, moments: Array, probability: float) -> Array:
     """Return lower bounds of the moments that `upper_moment` bounds from above, from the same `log_integral`.
 
-    `log_integral` is within 1e-9 of the integral for probabilities of at least 1e-12 and tilts of at least 0.01, the
-    rounding of its summation is within 1e-9, and that much was added. Elsewhere the lower bound is 0.
+    For probabilities of at least 1e-12 and tilts of at least 0.01, the moments are lowered by a relative 4e-9. This
+    covers three amounts of 1e-9: the error of `log_integral`, the rounding of its summation, and the allowance that was
+    added. Elsewhere the lower bound is 0.
     """
     is_known = (tilts >= _CLOSE_FROM_TILT) & (tilts <= MAX_TILT) & (probability >= _CLOSE_FROM_PROBABILITY)
     is_known &= np.isfinite(moments)
@@ -53,8 +56,9 @@ def upper_moment(log_excess: float) -> float:
 
 @lru_cache(maxsize=4096)
 def symmetrized_gaussian_moment(s: float, q: float, tilt: float) -> float:
-    """Return log M(tilt), M(z) = 1 + E[(f^(z+1) + f^-z - f - 1) 1{x >= 1/2}], x ~ N(0, s^2); s = noise over
-    sensitivity.
+    """Return log M(tilt) with M(z) = 1 + E[(f^(z+1) + f^-z - f - 1) 1{x >= 1/2}] and x ~ N(0, s^2).
+
+    f is the sampled likelihood ratio with sampling probability q; s is the noise over the sensitivity.
     """
     return upper_moment(log_integral(RatioLaw.gaussian_above_zero(s), math.log(q), SymmetrizedExcess(tilt)))
 

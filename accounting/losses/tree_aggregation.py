@@ -13,7 +13,7 @@ their release is a Gaussian mechanism with mu^2 = h (distance / s)^2, attained b
 after 1, 2, 4, ... steps are these nodes. A record is under at most one leaf of each tree, so trees add up; nodes
 may be chosen adaptively (Kairouz, McMahan, Song, Thakkar, Thakurta & Xu 2021, Appendix D; Dong, Roth & Su 2022).
 
-A record that comes or goes moves the later ones to other leaves: add_or_remove_one is refused.
+add_or_remove_one is refused, because a record that comes or goes moves the later records to other leaves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from accounting.units import Between, exact, exactly
 
 @rules_for(TreeAggregation)
 class TreeAggregationRules(MechanismRules[TreeAggregation]):
-    """Guarantees: exact_gaussian: mu^2 = nodes (sensitivity / s)^2, attained by a record in the first leaves."""
+    """The rules of tree aggregation.
+
+    Guarantees: exact_gaussian: mu^2 = nodes (sensitivity / s)^2, attained by a record in the first leaves.
+    """
 
     linear_in_order = True
 

@@ -1,4 +1,5 @@
-"""Poisson batches that are cut to a largest size B. Their cost depends on the way in which records are left out.
+"""This module accounts Poisson batches that are cut to a largest size B. Their cost depends on which records are left
+out.
 
 **Arbitrary.** For each data set of n records by itself, the batch is the Poisson batch unless the Poisson batch has
 more than B records. That has probability t = P(Bin(n, q) > B), so the step's output is within total variation t of the
@@ -9,8 +10,8 @@ step on the Poisson batch. t grows with n, and a declared bound on n (of both ne
 
 That is Chua et al. 2024 (Scalable DP-SGD: Shuffling vs. Poisson Subsampling), Theorem 3.3 and its proof, where both
 neighbours' batches are cut. Neighbours are not compared batch by batch, because a record that leaves a cut batch may
-let another one in. So there is no cost without amplification at the distance of one record, and no Renyi or pure cost
-at all.
+let another record in. So no bound holds that treats a step as a full batch at the distance of one record, and no Renyi
+or pure cost is known.
 
 **Random.** All subsets of B records of a larger batch are equally likely. Let a be the number of the others that are
 sampled, of n - 1. If a < B nothing is cut, whether the record comes or not. If a >= B the batch without the
@@ -74,9 +75,9 @@ from accounting.relations import NeighboringRelation
 
 #: An allowance for the rounding of a probability that is computed from two others.
 _ALLOWANCE = 1e-15
-#: A share of q that is more than the rounding of the logarithms of weights.
+#: A share of q that exceeds the rounding of the logarithms of the weights.
 _ROUNDING = 1e-14
-#: The most numbers of records that are tried one by one.
+#: The largest number of candidates for the number of records that are tried one by one.
 _FEW = 16
 #: The peak of g is searched to one part in this number, since g is level there.
 _FINE = 2**24
@@ -85,8 +86,9 @@ _FINE = 2**24
 @sampling_rules_for(TruncatedPoisson)
 class TruncatedPoissonRules(SamplingRules[TruncatedPoisson]):
     def stand_in(self, event: Event, sampling: TruncatedPoisson) -> tuple[Event, Discrepancy]:
-        """Return Poisson batches, and the probability that one of them is cut if records are left out in an arbitrary
-        way."""
+        """Return the event with Poisson batches, and the probability that one of them is cut, if records are left
+        out in an arbitrary way.
+        """
         if sampling.is_random and isinstance(event.mechanism, Gaussian):
             return event, Discrepancy()
         probability = sampling.sampling_probability
@@ -100,7 +102,7 @@ def randomly_truncated(
     mechanism: Gaussian, sampling: TruncatedPoisson, relation: NeighboringRelation, _sensitivity: float
 ) -> PrivacyLoss:
     """Return the loss of a step whose batch is cut at random."""
-    assert sampling.is_random  # Otherwise, Poisson batches stand in for the cut ones.
+    assert sampling.is_random  # Batches that are cut in an arbitrary way are replaced by Poisson batches before.
     if sampling.truncation == "random_slots" and relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
         relation = NeighboringRelation.REPLACE_SPECIAL
     noise, probability, size = mechanism.noise_multiplier, sampling.sampling_probability, sampling.max_batch_size
@@ -116,13 +118,14 @@ def randomly_truncated(
 
 
 def _of_private_size(noise: float, probability: float, size: int, most_records: int) -> EnclosedLoss:
-    """Return the loss of a record that comes or goes, for every number of records up to ``most_records``.
+    """Return a loss of a record that comes or goes. It dominates for every number of records up to ``most_records``.
 
     Data sets of few records are never cut, and so attain Poisson's pair.
     """
     whole: PrivacyLoss = PoissonGaussianLoss(noise, probability)
     farther: PrivacyLoss = PoissonGaussianLoss(noise / 2.0, probability)
-    # r' may be larger than q B / (B + 1), and is larger by more than the rounding of the logarithms of weights.
+    # r' may be larger than q B / (B + 1). It is chosen larger, by more than the rounding of the logarithms of the
+    # weights.
     near = probability * (1.0 / (size + 1.0) - _ROUNDING)
     displaced, cut = probability, farther
     if near > 0.0:
@@ -136,9 +139,9 @@ def _of_private_size(noise: float, probability: float, size: int, most_records: 
 def most_displaced(probability: float, size: int, most_records: int) -> float:
     """Bound g(n) over all n up to ``most_records``.
 
-    Up to n q = B it rises: (n - B) q / (1 - q) <= n q there, so R(n) <= (1 + s + s^2 + ...) / (B + 1) < 1 with
-    s = B / (B + 2). If R is so close to 1 that its side is not known, the following is used: from a number n to a
-    larger one m, g grows by a factor of (m / n)^(1/R(n) - 1) at most.
+    g rises up to n q = B: there (n - B) q / (1 - q) <= n q, so R(n) <= (1 + s + s^2 + ...) / (B + 1) < 1 with s = B /
+    (B + 2). R may be so close to 1 that it is not known on which side it lies. Then this fact is used: from n to a
+    larger m, g grows by at most a factor of (m / n)^(1/R(n) - 1).
 
     Args:
         probability: The probability q, in (0, 1).
@@ -190,14 +193,15 @@ def _of_public_size(
     Args:
         most: An upper bound of r, below ``probability``.
 
-    tau is known between two ends. If it may be either, a branch that dominates both others stands for them: that of
-    a cut with q in place of r. The covariances of Poisson's pair are below those of the cut, and branches grow with r.
+    tau is known to lie between two numbers. The mass that may belong to either branch goes to a third branch, which
+    dominates both: that of a cut with q in place of r. It does so because the covariances of Poisson's pair are below
+    those of the cut, and branches grow with r.
     """
     tail, kept = binomial_tail(records - 1, probability, size), binomial_tail(records, probability, size + 1)
     share = size / records
     displaced = min(share * kept.upper / tail.lower * (1.0 + _ALLOWANCE), most) if tail.lower > 0.0 else most
     attained = min((tail.rest_lower * probability + share * kept.lower) * (1.0 - _ALLOWANCE), most)
-    # The width is relative to the smaller of tau and 1 - tau.
+    # The width of tau's interval is relative to the smaller of tau and 1 - tau.
     unknown = (min(tail.upper - tail.lower, tail.rest_upper - tail.rest_lower)) * (1.0 + _ALLOWANCE)
     certain = tail.lower if tail.upper <= tail.rest_upper else max(1.0 - tail.rest_lower - unknown, 0.0)
     whole_weight = max(1.0 - certain - unknown, 0.0)
@@ -213,6 +217,6 @@ def _of_public_size(
 
 
 def _seen(*branches: tuple[float, PrivacyLoss]) -> PrivacyLoss:
-    """Return the mixture of the branches that have a weight."""
+    """Return the mixture of the branches that have a positive weight. Which branch is taken is seen."""
     weights, losses = zip(*((weight, loss) for weight, loss in branches if weight > 0.0), strict=True)
     return VisibleMixtureLoss(weights, losses) if len(losses) > 1 else losses[0]

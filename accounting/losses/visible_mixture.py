@@ -1,4 +1,5 @@
-"""Steps that take one of several branches at random and show which one: a mixture of pairs.
+"""This module accounts steps that take one of several branches at random and show which one. Their loss is a mixture of
+pairs.
 
 With probability w_i the step is the one of pair i, and i is part of the output. The branch does not depend on the data,
 and outputs of different branches never coincide, so every integral adds up:
@@ -26,11 +27,12 @@ from accounting.losses.support import Support
 Array = NDArray[np.float64]
 #: An allowance for the rounding of a weighted sum of moments.
 _ALLOWANCE = 1e-14
-#: Moments above it are added up in logarithms.
+#: Moments whose log is above this number are added up in logarithms.
 _LARGE = 300.0
 #: The most branches with which a lattice is tried, for groups.
 _MOST_ON_LATTICE = 4
-#: A branch of a line is only bounded if its share of M, over all steps, is below e to the minus this.
+#: A branch of a line is only bounded, and not computed, if its share of M over all steps is below e to the minus this
+#: number.
 _LINE_DIGITS = 24.0
 
 
@@ -69,7 +71,9 @@ class VisibleMixtureLoss(PrivacyLoss):
         return self._weighted(np.array([loss.log_moment(tilts) for loss in self.losses])) * (1.0 + _ALLOWANCE)
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Return the log of the weighted sum of the least moments, with which it grows; rounded down."""
+        """Return the log of the weighted sum of the branches' least moments, rounded down. It is a lower bound
+        because the sum grows with each moment.
+        """
         return self._weighted(np.array([loss.least_log_moment(tilts) for loss in self.losses])) * (1.0 - _ALLOWANCE)
 
     def _weighted(self, moments: Array) -> Array:
@@ -86,7 +90,9 @@ class VisibleMixtureLoss(PrivacyLoss):
         return total
 
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """Return the branches' supports together; each may leave out its share of the mass, over its weight."""
+        """Return the interval that covers the supports of all branches. Branches may leave out the given mass in
+        all.
+        """
         share = log_mass - math.log(len(self.losses))
         supports = [
             loss.support(min(share - math.log(weight), -1.0), remove=remove)
@@ -104,7 +110,8 @@ class VisibleMixtureLoss(PrivacyLoss):
         )
 
     def without_rare_branches(self, mass: float) -> tuple[VisibleMixtureLoss, float]:
-        """Return the loss given that no rarest branch is taken, and those branches' probability, at most ``mass``.
+        """Return the loss without the rarest branches, and the probability of these branches, which is at most
+        ``mass``.
 
         Guarantees: rare_branches_weigh_what_is_said_and_are_paid_for: rounded up.
         """

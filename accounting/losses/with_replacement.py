@@ -1,5 +1,5 @@
-"""Batches of a fixed size drawn with replacement, under replace_one: a mixture over the number of times that a record
-is drawn.
+"""This module accounts batches of a fixed size drawn with replacement, under replace_one. The loss is a mixture over
+the number of times that a record is drawn.
 
 A step makes b independent draws of one of n records, so a record may be in the batch several times, and counts that
 many times. It is drawn h times with binomial probability w_h. The theorem of `accounting.losses.batch_hits` is about
@@ -34,7 +34,7 @@ class DrawsLoss(VisibleMixtureLoss):
 
     Attributes:
         pair: Poisson's pair of one draw, at sensitivity 2 and the probability of a draw.
-        sampling: The batches.
+        sampling: The sampling scheme with the number of draws and of records.
     """
 
     pair: PoissonGaussianLoss | PoissonLaplaceLoss
@@ -56,7 +56,9 @@ class DrawsLoss(VisibleMixtureLoss):
 def gaussian_draws(
     mechanism: Gaussian, sampling: WithReplacement, _relation: NeighboringRelation, sensitivity: float
 ) -> DrawsLoss:
-    """Return the loss with Gaussian noise; ``sensitivity`` is that of one place."""
+    """Return the loss with Gaussian noise. ``sensitivity`` is the change of the sum if one place of the batch is
+    replaced.
+    """
     pair = PoissonGaussianLoss(mechanism.noise_multiplier / sensitivity, 1.0 / sampling.dataset_size)
     return DrawsLoss.of(pair, sampling)
 
@@ -65,6 +67,8 @@ def gaussian_draws(
 def laplace_draws(
     mechanism: Laplace, sampling: WithReplacement, _relation: NeighboringRelation, sensitivity: float
 ) -> DrawsLoss:
-    """Return the loss with Laplace noise; ``sensitivity`` is that of one place."""
+    """Return the loss with Laplace noise. ``sensitivity`` is the change of the sum if one place of the batch is
+    replaced.
+    """
     pair = PoissonLaplaceLoss(sensitivity / mechanism.noise_multiplier, 1.0 / sampling.dataset_size)
     return DrawsLoss.of(pair, sampling)

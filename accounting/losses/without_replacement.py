@@ -1,4 +1,5 @@
-"""Batches of a fixed size without replacement under replace_one: one symmetrised dominating pair.
+"""This module accounts batches of a fixed size drawn without replacement. Under replace_one, one symmetrised pair
+dominates.
 
 A step draws b of n records; q = b/n. Between two data sets that differ in one record the two batches are the same with
 probability 1 - q, and differ in that one record with probability q. With (P, Q) a pair that dominates the mechanism on
@@ -50,7 +51,7 @@ class SymmetrizedLoss(PrivacyLoss):
 
     Attributes:
         pair: Poisson's pair with the noise multiplier, or the largest loss, of sensitivity 2 and q = b/n below 1.
-        sampling: The batches, if several records in one of them are told apart.
+        sampling: The sampling scheme, if the loss is to tell apart how many records of a group a batch holds.
     """
 
     pair: PoissonGaussianLoss | PoissonLaplaceLoss
@@ -81,7 +82,9 @@ class SymmetrizedLoss(PrivacyLoss):
         return mirrored(epsilons, self.pair.excess(np.abs(epsilons), remove=True))
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
-        """Return where the loss lies. Losses above 0 have the law of Poisson's pair; those below 0 have less mass."""
+        """Return the interval in which the loss lies. Losses above 0 have the law of Poisson's pair; losses below 0
+        have less mass.
+        """
         above = self.pair.support(log_mass, remove=True)
         return Support(-above.upper, above.upper, above.upper_mass, above.upper_mass)
 
@@ -90,8 +93,8 @@ class SymmetrizedLoss(PrivacyLoss):
         return self.pair.unamplified_mu
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Return the step. On l > 0 its loss has the law of Poisson's remove pair, on l < 0 the reflection of that
-        pair's other law.
+        """Return the step. Its losses above 0 have the law of Poisson's remove pair. Its losses below 0 are the
+        reflection of that pair's losses under the other law.
 
         The rest of the mass is at 0: M(z) = 1 + E_Q [(f^(z+1) + f^-z - f - 1) 1{y >= 0}], because the profile is the
         remove pair's for eps >= 0 and delta(-eps) = 1 - e^-eps + e^-eps delta(eps).
@@ -109,8 +112,9 @@ class SymmetrizedLoss(PrivacyLoss):
 
 
 def symmetrized(pair: PoissonGaussianLoss | PoissonLaplaceLoss | GaussianLoss | LaplaceLoss) -> PrivacyLoss:
-    """Return the loss of a batch of a fixed size: Poisson's pair symmetrised, or the mechanism's own for a full
-    batch."""
+    """Return the loss of a batch of a fixed size: that of Poisson's pair, symmetrised; or for a full batch that of
+    the mechanism itself.
+    """
     return SymmetrizedLoss(pair) if isinstance(pair, PoissonGaussianLoss | PoissonLaplaceLoss) else pair
 
 
@@ -147,7 +151,9 @@ class NullRecordLoss(EnclosedLoss):
 
     @classmethod
     def of(cls, noise_multiplier: float, sampling: WithoutReplacement) -> NullRecordLoss:
-        """Return the loss of one record, which is at most its loss if it becomes another record."""
+        """Return the loss of one record that becomes null. It is at most the loss of a record that becomes another
+        record.
+        """
         probability = sampling.sampling_probability
         above = DisplacementLoss(noise_multiplier, probability)
         below = DisplacedCellsLoss(noise_multiplier, probability)
@@ -157,7 +163,7 @@ class NullRecordLoss(EnclosedLoss):
     def for_group(self, size: int) -> GroupStep:
         """Return a mixture over how many of the group are in the batch, and what some groups cost at least.
 
-        h places that become null are one place whose contribution is h times as long.
+        h places that become null count as one place whose contribution is h times as long.
         """
         hits = hits_without_replacement(self.sampling.batch_size, self.sampling.dataset_size, size)
         found, s = branches(hits, 2.0 / self.noise_multiplier), self.noise_multiplier

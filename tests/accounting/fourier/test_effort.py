@@ -25,7 +25,7 @@ def test_operations_are_counted_in_each_direction_against_the_limit_of_the_block
         renew()
         spend(100)
         assert not effort.is_reached
-        with pytest.raises(OutOfEffort, match="more than 100 operations"):
+        with pytest.raises(OutOfEffort, match="more than the limit of 100 operations"):
             spend(1)
         assert effort.is_reached
     with question() as effort:
