@@ -40,8 +40,8 @@ class Problem:
 
     Attributes:
         lipschitz: The bound L_0 on a record's gradient, in the dual norm.
-        smoothness: The bound L_1 on the change of a gradient, in the dual norm, per unit of distance. diameter: The
-            diameter M of the polytope, in the primal norm.
+        smoothness: The bound L_1 on the change of a gradient, in the dual norm, per unit of distance.
+        diameter: The diameter M of the polytope, in the primal norm.
     """
 
     lipschitz: float

@@ -1,10 +1,10 @@
 r"""Noisy projected subgradient steps whose average is released (Wang, Lei, Ying & Zhang 2022, Algorithm 2).
 
 $$w_1 = 0,\qquad w_{t+1} = \Pi_W\big(w_t - \eta\,(g_t + \sigma Z_t)\big),\qquad \text{released: } \bar w = \tfrac1T
-\sum_{t=1}^T w_t ,$$
+\sum_{t=1}^T w_t .$$
 
-$g_t$ is the gradient of one record drawn uniformly, or the mean over a batch of $b$ records. The average is over the
-points that the steps start from, so the result of the last step is not used.
+Here $g_t$ is the gradient of one record drawn uniformly, or the mean over a batch of $b$ records. The average is over
+the points that the steps start from, so the result of the last step is not used.
 
 **Noise.** The engine computes the noise for the requested sampling and relation. In the paper, batches have one record,
 drawn uniformly, and the relation is `replace_one`, so the mean gradients of a step under two neighbours are up to $2 G
