@@ -148,9 +148,9 @@ def _choose_iterations(partial: PartialSpec) -> None:
     if spec.sampling == FullBatch.kind:
         steps = min(affordable_steps(spec.dataset_size, spec.dimension or 1), MOST_STEPS)
     reason = (
-        f"The number of steps that a worker has time for, between {FEWEST_STEPS} and {MOST_STEPS}. With full "
-        "batches, the noise on the sum of all steps does not depend on their number, so more steps cost only "
-        "work."
+        f"This is the number of steps that a worker has time for, between {FEWEST_STEPS} and {MOST_STEPS}. With "
+        "full batches, the noise on the sum of all steps does not depend on their number, so more steps cost "
+        "only work."
     )
     partial.take("iterations", steps, reason, f"Dong, Roth & Su 2022, Corollary 3.3; {TUNED}", iterations=steps)
 

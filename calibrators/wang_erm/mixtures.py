@@ -82,8 +82,8 @@ def largest_mean(sampling_probability: float, distance: float, other: float, ord
 
     Under that law, m is $-(\lambda - 1) a' E[p - q]$ with $p = q e^\tau / (1 - q + q e^\tau)$ and
     $\tau = a'(Z + t) - (1 - 2q) a'^2/2$. If m is negative, $p \le q e^{(1-q)\tau}$. This is convex and grows with Z, so
-    it bounds E p by its value under the normal law. If m is positive, $E p \ge q / (q + (1-q) E e^{-\tau})$ by Jensen, and $E e^{-\tau}$ is
-    bounded in the same way.
+    it bounds E p by its value under the normal law. If m is positive, $E p \ge q / (q + (1-q) E e^{-\tau})$ by Jensen,
+    and $E e^{-\tau}$ is bounded in the same way.
 
     Returns:
         The bounds, shape (k,).

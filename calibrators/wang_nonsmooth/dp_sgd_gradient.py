@@ -176,9 +176,9 @@ ALGORITHM = Algorithm(
             "the privacy and the optimisation error do not."
         ),
         (
-            "The paper's beta = 1/2 does not minimise sigma^2(beta). The minimum is at (1 + A) - sqrt(A (1 + A)) "
-            "with A = ln(1/delta)/epsilon, which is above 1/2. as_published follows the paper's rule: the feasible "
-            "beta nearest to 1/2."
+            "The paper's beta = 1/2 does not minimise sigma^2(beta). The minimum is at (1 + A) - sqrt(A (1 + "
+            "A)) with A = ln(1/delta)/epsilon, which is above 1/2. The field literal of an answer follows the "
+            "paper's rule: the feasible beta nearest to 1/2."
         ),
         (
             "Lemma 13 claims that a feasible beta exists for n >= 18 and every epsilon above a curve, with T = n "
@@ -194,7 +194,8 @@ ALGORITHM = Algorithm(
         ),
         (
             "The paper has batches of one record. Here larger batches, Poisson batches and full batches are "
-            "possible, too. For as_published, Theorem 11 is extended to batches by the paper's Lemma 3."
+            "possible, too. In the field literal of an answer, Theorem 11 is extended to batches by the "
+            "paper's Lemma 3."
         ),
     ),
     fewer_steps=StepCount.ITERATIONS,
