@@ -1,4 +1,4 @@
-r"""The cost of a record whose gradient enters an estimate that later steps update and reuse.
+r"""This module bounds the cost of a record whose gradient enters an estimate that later steps update and reuse.
 
 The estimate is $d_t = (1-\eta_t)(d_{t-1} + \Delta_t) + \eta_t g_t$ for $t = 1..T-1$, $d_0 = g_0$, where $\Delta_t$ and
 $g_t$ are means over $m_t$ records that no other step reads. $\Delta_t$ averages changes of gradients, clipped to
