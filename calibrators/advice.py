@@ -77,8 +77,8 @@ class Reason:
     """A reason why an algorithm does not apply, or why there is no bound for it.
 
     Attributes:
-        detail: The reason, in a sentence. pointer: The member of the request that is the reason; empty if it is the
-            problem itself.
+        detail: The reason, in a sentence.
+        pointer: The member of the request that is the reason; empty if it is the problem itself.
     """
 
     detail: str

@@ -21,7 +21,7 @@ class Verdict(StrEnum):
     SOUND = "sound"
     """The noise meets the target and is close to the least that does."""
     LOOSE = "loose"
-    """The noise meets the target but is larger than needed. `AsPublished.why` says how much."""
+    """The noise meets the target but is larger than needed. `why` says by how much."""
     UNSOUND = "unsound"
     """The noise misses the target, its conditions fail here, or its proof fails."""
 

@@ -98,7 +98,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One method.
+    """One method in a table.
 
     Attributes:
         method: The name of the method or of the work.

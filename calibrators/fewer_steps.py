@@ -78,7 +78,7 @@ def _said(found: Calibration, name: str, number: int, theorem: int, takes: str) 
     choice = Choice(
         name,
         number,
-        f"The number of steps that takes about a minute of one core. The theorem's number means {takes}.",
+        f"This is the number of steps that takes about a minute of one core. The theorem's number means {takes}.",
         "docs/concepts/practical_defaults.md",
         theorem,
         ITS_OWN,

@@ -29,10 +29,10 @@ FREE_CONSTANTS: Mapping[str, FreeConstant] = {
         _RADIUS, "Parameters are kept within this radius. The noise and the bounds grow with the radius."
     ),
     "diameter": FreeConstant(
-        2.0 * _RADIUS, f"The diameter of a ball of radius {_RADIUS:g}, in which parameters are kept."
+        2.0 * _RADIUS, f"This is the diameter of the ball of radius {_RADIUS:g} in which parameters are kept."
     ),
-    "norm_order": FreeConstant(1.5, "The midpoint between the l1 norm (1) and the l2 norm (2) of parameters."),
+    "norm_order": FreeConstant(1.5, "This is the midpoint between the l1 norm (1) and the l2 norm (2) of parameters."),
     "failure_probability": FreeConstant(0.1, "With this value, the bound holds with probability 0.9."),
     "weak_convexity": FreeConstant(1.0, "The loss is convex, so every value above 0 is valid.", of_convex_losses=True),
-    "localization_power": FreeConstant(1.0, "The smallest power that the theorem allows."),
+    "localization_power": FreeConstant(1.0, "This is the smallest power that the theorem allows."),
 }

@@ -61,7 +61,7 @@ class Box(Described):
     upper: Coordinate
 
     def __post_init__(self) -> None:
-        Described.__post_init__(self)  # `super()` fails here: `dataclass(slots=True)` replaces the class by a new one
+        Described.__post_init__(self)  # `super()` fails here, because `slots=True` makes a new class
         if self.upper < self.lower:
             raise InvalidValue(
                 f"upper must not be below lower, got [{self.lower!r}, {self.upper!r}]", pointer=("upper",)

@@ -144,7 +144,7 @@ class GaussianSteps:
         steps = -(-self.dataset_size // batch_size)
         if steps > MAX_COUNT:
             raise InvalidValue(
-                f"with batch_size {batch_size}, an epoch has {steps} steps, and at most {MAX_COUNT:.0e} are "
+                f"with batch_size {batch_size}, an epoch has {steps} steps, but at most {MAX_COUNT:.0e} are "
                 f"allowed: batch_size must be at least {-(-self.dataset_size // MAX_COUNT)}",
                 pointer=("batch_size",),
             )

@@ -40,8 +40,8 @@ LARGEST_SHARE = 1 / 8
 #: The share of the records in a batch, for algorithms that cannot take all records at once.
 USUAL_SHARE = 1 / 16
 CLIP, REGULARIZER = 0.5, 0.3
-#: Adam's step size is ADAM_STEP divided by the square root of the number of steps and by the sixth root of the number
-#: of parameters. USUAL_DIMENSION is the number of parameters that is assumed if none is given.
+#: Adam's step size is the first number, divided by the square root of the number of steps and by the sixth root of the
+#: number of parameters. The second number is the number of parameters that is assumed if none is given.
 ADAM_STEP, USUAL_DIMENSION = 1.8, 100
 #: Adam's step size for models that predict numbers, divided by its step size for models that predict classes.
 NUMBERS = 0.25
@@ -148,9 +148,9 @@ def _choose_iterations(partial: PartialSpec) -> None:
     if spec.sampling == FullBatch.kind:
         steps = min(affordable_steps(spec.dataset_size, spec.dimension or 1), MOST_STEPS)
     reason = (
-        f"The number of steps that a worker has time for, between {FEWEST_STEPS} and {MOST_STEPS}. With full "
-        "batches, the noise on the sum of all steps does not depend on their number, so more steps cost only "
-        "work."
+        f"This is the number of steps that a worker has time for, between {FEWEST_STEPS} and {MOST_STEPS}. With "
+        "full batches, the noise on the sum of all steps does not depend on their number, so more steps cost "
+        "only work."
     )
     partial.take("iterations", steps, reason, f"Dong, Roth & Su 2022, Corollary 3.3; {TUNED}", iterations=steps)
 

@@ -49,7 +49,7 @@ class Measure(StrEnum):
     STATIONARITY = "stationarity"
     """How far a point is from stationary, in the algorithm's own measure."""
     MEAN_SQUARED_ERROR = "mean_squared_error"
-    """The expected squared distance of the released from the population mean."""
+    """The expected squared distance from the released mean to the population mean."""
     MEAN_ERROR = "mean_error"
     """The distance between the released mean and the population mean, except with a small probability."""
 

@@ -228,7 +228,9 @@ class Spec:
 
     def _check_stages(self) -> None:
         if len(self.stages) > MAX_STAGES:
-            raise InvalidValue(f"stages must be at most {MAX_STAGES}, got {len(self.stages)}", pointer=("stages",))
+            raise InvalidValue(
+                f"the number of stages must be at most {MAX_STAGES}, got {len(self.stages)}", pointer=("stages",)
+            )
         for name in ("batch_size", "iterations"):
             if getattr(self, name) is not None:
                 raise InvalidValue(

@@ -126,7 +126,7 @@ def noise_scale(problem: Problem, dataset_size: int, noise_multiplier: float, pu
 
 
 def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_vertices: int) -> float:
-    """Return the expected gap of the empirical risk after this many steps, in loss units.
+    """Return the bound on the expected gap of the empirical risk after this many steps, in loss units.
 
     Source: derived in the docstring of this module.
 
@@ -170,8 +170,8 @@ def last_useful(problem: Problem, num_vertices: int, one_step_scale: float, powe
 
 
 def _best_iterations(spec: Spec, setting: Setting, pure: bool) -> int:
-    """Choose T from the noise that one step needs. T steps need sqrt(T) times this noise, or T times if epsilons add
-    up.
+    """Return the number T of steps with the smallest bound, computed from the noise that one step needs. T steps need
+    sqrt(T) times this noise, or T times if epsilons add up.
     """
     scale, power = one_step_scale(spec, setting, pure)
     assert setting.num_vertices is not None, "as was checked"

@@ -1,4 +1,4 @@
-r"""Explicit bounds for Frank-Wolfe with estimated gradients over an l_p ball.
+r"""This module contains explicit bounds for Frank-Wolfe with estimated gradients over an l_p ball.
 
 Let $r_t \ge E\|d_t - \nabla F(x_t)\|_*^2$ and $x_{t+1} = (1-\eta)x_t + \eta v_t$, where $v_t$ is the point of the ball
 that minimises $\langle d_t, v\rangle$.

@@ -61,8 +61,8 @@ BOUND_FORMULA = (
 ERRATA = (
     "The privacy proof composes all selections as if a record took full part in each of them. It uses advanced "
     "composition without the residual term, which at epsilon 1 would add 1.8 per cent to epsilon. In fact, a "
-    "record's part shrinks geometrically, so the printed noise is many times larger than needed; as_published "
-    "states how many times.",
+    "record's part shrinks geometrically, so the printed noise is many times larger than needed. The field "
+    "literal of an answer states how many times.",
     (
         "Lemma 5 gives 2 L_0 / n as the sensitivity of the first gradient. The sensitivity is 4 L_0 / n. The "
         "paper's bound on the range of the scores over the diameter makes up for this factor of 2."

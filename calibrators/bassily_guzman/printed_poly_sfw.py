@@ -43,7 +43,8 @@ class Printed:
 
     Attributes:
         problem: The constants L_0, L_1 and M.
-        num_vertices: The number K of vertices. dataset_size: The number n of records, even.
+        num_vertices: The number K of vertices.
+        dataset_size: The number n of records, even.
         epsilon, delta: The target's epsilon and delta.
         length: The length that the noise is scaled to, in place of M: the diameter, or the radius D as in Guzman's
             talk.

@@ -10,7 +10,7 @@ by its opposite. If the gap is g, the less likely vertex is selected with probab
 holds in every step, because the gradients never change. So the log-ratio for the event that this vertex is selected in
 each of T steps is T times
 
-$$2\varepsilon_0 - \ln \frac{1 + g/2}{1 + (g - 2\varepsilon_0)/2},\qquad g = n \varepsilon_0,$$
+$$2\varepsilon_0 - \ln \frac{1 + g/2}{1 + (g - 2\varepsilon_0)/2},\qquad g = n \varepsilon_0.$$
 
 The result is above $T \varepsilon_0$ for every n >= 2, because the logarithm is below $\varepsilon_0$.
 """

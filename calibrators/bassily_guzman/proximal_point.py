@@ -57,7 +57,7 @@ class ProximalProblem:
 
     @property
     def radius(self) -> float:
-        """The largest distance to a proximal point, 2 L_0 / (omega + beta).
+        """The largest distance from a round's start to its proximal point, 2 L_0 / (omega + beta).
 
         >>> ProximalProblem(1.5, 0.5).radius
         2.0
@@ -87,7 +87,8 @@ class ProximalProblem:
 
 
 def balanced_rounds(dataset_size: int, dimension: int, epsilon: float) -> int:
-    r"""Return $\lfloor\min\{\sqrt n, (n\varepsilon/\sqrt d)^{2/3}\}\rfloor$, at least 2 and at most n.
+    r"""Return the balanced number of rounds, $\lfloor\min\{\sqrt n, (n\varepsilon/\sqrt d)^{2/3}\}\rfloor$, but at
+    least 2 and at most n.
 
     With this number R of rounds, 1/R is as large as the gap of a round, up to a constant.
 

@@ -28,7 +28,8 @@ def poly_sfw_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilo
 
 
 def tree_rate_as_printed(problem: Problem, dimension: int, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""Return $(L_0 D + L_1 D^2)\sqrt{\ln d/n}\,\ln n + L_1 D^2 (\ln d \ln^2 n \ln(1/\delta)/(\varepsilon n))^{2/3}$.
+    r"""Return the printed rate of tree Frank-Wolfe, $(L_0 D + L_1 D^2)\sqrt{\ln d/n}\,\ln n + L_1 D^2 (\ln d \ln^2 n
+    \ln(1/\delta)/(\varepsilon n))^{2/3}$.
 
     Source: Asi, Feldman, Koren & Talwar 2021 as quoted in Guzman's talk (secondary). The factor $L_1 D^2$ makes the
     second term vanish as $L_1$ goes to 0, which no algorithm achieves. `tree_rate` has the factor $(L_1 D^2)^{1/3} (L_0
@@ -47,7 +48,8 @@ def tree_rate_as_printed(problem: Problem, dimension: int, dataset_size: int, ep
 
 
 def tree_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
-    r"""Return $A \sqrt{\ln K/n} + (L_1 M^2)^{1/3} (A \ln K/(n\sqrt\rho))^{2/3}$ with $A = (L_0 + L_1 M) M$.
+    r"""Return the rate of tree Frank-Wolfe, $A \sqrt{\ln K/n} + (L_1 M^2)^{1/3} (A \ln K/(n\sqrt\rho))^{2/3}$ with $A =
+    (L_0 + L_1 M) M$.
 
     Source: derived. The rate balances the error $L_1 M^2/2^T$ of the last tree with its selection regret $2^{T/2} A \ln
     K/(b\sqrt\rho)$.
@@ -58,7 +60,8 @@ def tree_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float
 
 
 def pure_tree_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
-    r"""Return $A \sqrt{\ln K/n} + (L_1 M^2 A \ln K/(n \varepsilon))^{1/2}$ with $A = (L_0 + L_1 M) M$.
+    r"""Return the rate of tree Frank-Wolfe with pure DP, $A \sqrt{\ln K/n} + (L_1 M^2 A \ln K/(n \varepsilon))^{1/2}$
+    with $A = (L_0 + L_1 M) M$.
 
     Source: derived like `tree_rate`; the regret of a selection with pure DP is $2^T A \ln K/(b\varepsilon)$.
     """
@@ -77,7 +80,8 @@ def frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, rho
 
 
 def pure_frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
-    r"""Return the rate $A + (L_1 M^2 A)^{1/2}$ of the empirical risk, with $A = L_0 M \ln K/(n \varepsilon)$.
+    r"""Return the rate $A + (L_1 M^2 A)^{1/2}$ of the empirical risk with pure DP, where $A = L_0 M \ln K/(n
+    \varepsilon)$.
 
     Source: derived like `frank_wolfe_rate`; the regret of T selections with pure DP is $T A$.
     """
@@ -98,7 +102,8 @@ def generalized_linear_rate(problem: Problem, num_vertices: int, dataset_size: i
 
 
 def pure_generalized_linear_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
-    r"""Return $L_0 M\,[(\ln K/(n \varepsilon))^{1/3} + (\ln K/n)^{1/2}]$.
+    r"""Return the rate $L_0 M\,[(\ln K/(n \varepsilon))^{1/3} + (\ln K/n)^{1/2}]$ for generalised linear losses with
+    pure DP.
 
     Source: derived like `generalized_linear_rate`; T selections with pure DP have T times the regret of one selection.
     """
@@ -120,7 +125,7 @@ def gap_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float)
 
 
 def pure_gap_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
-    r"""Return $(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \varepsilon))^{1/3}]$.
+    r"""Return the rate $(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \varepsilon))^{1/3}]$ of the gap with pure DP.
 
     Source: derived like `gap_rate`; the regret of selections with pure DP is $T \ln K/(n \varepsilon)$.
     """
@@ -142,8 +147,8 @@ def printed_gap_rate(problem: Problem, dimension: int, dataset_size: int, epsilo
 
 
 def lower_bound_rate(problem: Problem, dimension: int, dataset_size: int, epsilon: float | None) -> float:
-    r"""Return $L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})$, up to
-    logarithms.
+    r"""Return the lower bound $L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon
+    n))^{2/3}\})$, up to logarithms.
 
     Without epsilon (for example, for rho-zCDP), return only the first, non-private term.
 

@@ -1,4 +1,4 @@
-r"""The cost of a record whose gradient enters an estimate that later steps update and reuse.
+r"""This module bounds the cost of a record whose gradient enters an estimate that later steps update and reuse.
 
 The estimate is $d_t = (1-\eta_t)(d_{t-1} + \Delta_t) + \eta_t g_t$ for $t = 1..T-1$, $d_0 = g_0$, where $\Delta_t$ and
 $g_t$ are means over $m_t$ records that no other step reads. $\Delta_t$ averages changes of gradients, clipped to
@@ -30,8 +30,8 @@ $$F(x_{t+1}) \le F(x_t) + \eta \langle \nabla F(x_t), v_t - x_t \rangle + \tfrac
 on average, where $\lambda \ln K$ is the selection's regret. For convex losses, the minimum is at most $-(F(x_t) - \min
 F)$, so $\Gamma_{t+1} = (1-\eta)\Gamma_t + \eta(M\sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2\eta^2$. For all smooth
 losses, the minimum is minus the gap $\max_y \langle \nabla F, x_t - y\rangle$. By summation over t, the mean gap of a
-point drawn uniformly from $x_0..x_{T-1}$ is at most $\Gamma_0/(\eta T) + \tfrac1T \sum_t (M \sqrt{r_t} + \lambda \ln K)
-+ \tfrac12 L_1 M^2 \eta$.
+point drawn uniformly from $x_0..x_{T-1}$ is at most
+$\Gamma_0/(\eta T) + \tfrac1T \sum_t (M \sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2 \eta$.
 """
 
 from __future__ import annotations
@@ -150,14 +150,15 @@ def squared_errors(problem: Problem, recursion: Recursion, kappa: float) -> npt.
 def excess_risk_bound(
     problem: Problem, recursion: Recursion, noise_scale: float, *, num_vertices: int, kappa: float, initial_gap: float
 ) -> float:
-    r"""Return $\Gamma_T$ after the last step, in loss units, for convex losses.
+    r"""Return the excess risk bound $\Gamma_T$ after the last step, in loss units, for convex losses.
 
     Args:
-        problem: The constants L_0, L_1 and M. recursion: The steps.
+        problem: The constants L_0, L_1 and M.
+        recursion: The sizes of the steps.
         noise_scale: The scale of the Gumbel noise.
         num_vertices: The number K of vertices.
-        kappa: Regularity constant of the dual norm (`regularity.kappa_pair`).
-        initial_gap: $\Gamma_0 \ge F(x_0) - \min F$.
+        kappa: The regularity constant of the dual norm (`regularity.kappa_pair`).
+        initial_gap: The bound $\Gamma_0 \ge F(x_0) - \min F$.
 
     Source: derived in the docstring of this module.
     """

@@ -12,7 +12,7 @@ $2\varepsilon/2^t$ times the noise scale. If the gap is g noise scales, the less
 probability $\tfrac12 (1 + g/2) e^{-g}$. So in the first tree, the event that this vertex is selected at both leaves has
 the log-ratio
 
-$$2\varepsilon - 2 \ln \frac{1 + g/2}{1 + (g - \varepsilon)/2}, \qquad g = b\varepsilon/2,$$
+$$2\varepsilon - 2 \ln \frac{1 + g/2}{1 + (g - \varepsilon)/2}, \qquad g = b\varepsilon/2.$$
 
 The log-ratio is above $\varepsilon$ for every b (the logarithm is below $\varepsilon/2$, since $g \ge \varepsilon$),
 and tends to $2\varepsilon$ as b grows.

@@ -40,8 +40,8 @@ class Problem:
 
     Attributes:
         lipschitz: The bound L_0 on a record's gradient, in the dual norm.
-        smoothness: The bound L_1 on the change of a gradient, in the dual norm, per unit of distance. diameter: The
-            diameter M of the polytope, in the primal norm.
+        smoothness: The bound L_1 on the change of a gradient, in the dual norm, per unit of distance.
+        diameter: The diameter M of the polytope, in the primal norm.
     """
 
     lipschitz: float
@@ -136,7 +136,7 @@ def possible_trees(dataset_size: int, records_per_tree: int | None = None) -> li
 def excess_risk_bound(
     problem: Problem, trees: Trees, noise_scales: Sequence[float], *, num_vertices: int, kappa: float
 ) -> float:
-    r"""Return $\Gamma_N$ after the last leaf, in loss units.
+    r"""Return the excess risk bound $\Gamma_N$ after the last leaf, in loss units.
 
     Args:
         problem: The constants of the losses, which are convex, L_0-Lipschitz and L_1-smooth.

@@ -62,7 +62,7 @@ SCALE_FORMULA = r"\lambda_\tau = \tfrac{\sigma}{2} M \max_{0 \le j \le \tau} c_j
 PURE_SCALE_FORMULA = r"\lambda_\tau = \sigma M \max_{0 \le j \le \tau} c_j \tfrac{2^j}{b} 2^{\tau-j}"
 ERRATA = (
     "The printed noise for delta = 0 uses the radius D, although the range of the scores is proportional to 2 "
-    "D. The privacy loss is up to 2 epsilon; as_published describes an example.",
+    "D. The privacy loss is up to 2 epsilon. The field literal of an answer describes an example.",
     (
         "In Guzman's talk, report-noisy-max uses Laplace noise of scale sensitivity over epsilon. This is only 2 "
         "epsilon-DP, because scores of opposite vertices move apart. Here the noise is Gumbel noise, scaled to the "

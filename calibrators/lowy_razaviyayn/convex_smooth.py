@@ -29,7 +29,7 @@ $\eta_t / \Gamma_t = 2\eta$, and add. $\square$
 
 If $\eta \ge 2\beta$ and $B_t = B$, then $\eta(t+1) - \beta t \ge \eta (t + 1)/2$, and (1) is at most
 
-$$\frac{2\eta D^2}{T(T+1)} + \frac{(2T+1)(\Sigma^2 + B^2)}{6\eta} + B D, \tag{2}$$
+$$\frac{2\eta D^2}{T(T+1)} + \frac{(2T+1)(\Sigma^2 + B^2)}{6\eta} + B D. \tag{2}$$
 
 The recommended $\eta = \max\{2\beta, \sqrt{(2T+1)T(T+1)/12}\, \sqrt{\Sigma^2 + B^2}/D\}$ minimises (2). The paper
 prints $4 \eta D^2/(T(T+1)) + 4 (T+2) (\Sigma^2 + B^2)/(3\eta) + B D$, which is larger, at $\eta = \max\{2\beta, T^{3/2}

@@ -314,7 +314,8 @@ class Localization:
         if moments.never_clipped(threshold):
             return 0.0
         exponent = (2.0 * k - 2.0) * math.log(moments.high / threshold) - 2.0 * math.log(k - 1.0)
-        # The bias of a clipped mean is at most r_2k. The exponent is capped so that the result does not overflow.
+        # The exponent is capped to prevent overflow. The result is still a bound, because the bias of a clipped mean is
+        # at most r_2k.
         return moments.high**2 * math.exp(min(exponent, _LARGEST_EXPONENT))
 
     def start_cost(self, start: float) -> float:

@@ -11,7 +11,7 @@ $$\|\mathbb{E}\tilde\nu - \nu\| \le B = \frac{r_k^k}{(k-1) C^{k-1}}, \qquad
 *Proof.* $\|z - \Pi_C(z)\| = (\|z\| - C)_+$, whose mean is $\int_C^\infty P(\|z\| > t)\,dt \le \int_C^\infty r_k^k
 t^{-k}\,dt$. Clipping does not lengthen a vector, so the variance of a clipped record is at most $\min(r_2^2, C^2)$.
 *Sharper:* $(x - C)_+ \le \kappa_k x^k / C^{k-1}$ with $\kappa_k = (k-1)^{k-1}/k^k$ (with equality at $x = C k / (k -
-1)$), hence $B \le \kappa_k r_k^k / C^{k-1}$, A two-point distribution attains this bound. $\square$
+1)$), hence $B \le \kappa_k r_k^k / C^{k-1}$. A two-point distribution attains this bound. $\square$
 
 **Batches that are drawn (add or remove one record).** Each of the n records independently draws one of R batches. The
 sum of a batch is divided by $s = \lfloor n/R \rfloor$. Given the records that earlier steps have read, $R_t \sim

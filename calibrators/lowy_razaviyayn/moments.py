@@ -69,9 +69,12 @@ ORDER_CONSTANT = Assumption(
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The constants of Assumption 2. Attributes: order: The order k, at least 2.
-    bound: The bound r_k, in gradient units.
-    bound_2: The bound r_2, at most r_k; None means r_k.
+    """The constants of Assumption 2.
+
+    Attributes:
+        order: The order k, at least 2.
+        bound: The bound r_k, in gradient units.
+        bound_2: The bound r_2, at most r_k; None means r_k.
     """
 
     order: float

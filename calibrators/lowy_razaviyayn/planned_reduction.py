@@ -9,9 +9,9 @@ bound on it,
 $$\hat D_0 = \min(D, \tilde r_1/\mu), \qquad \hat D_j = \min(D, \tilde r_1/\mu, \sqrt{2\, \mathrm{bound}_j/\mu}),$$
 
 where $\mathrm{bound}_j$ is the bound of `localization` for $N_j$ records and the initial distance $\hat D_{j-1}$. (For
-a fixed step size, this bound is linear in $\mathbb{E}\|w_0 - w^*\|^2$. The term $\tilde r_1/\mu$ holds because $\mu\|w
-- w^*\| \le \|\nabla F(w)\| \le \tilde r_1$.) Without $L_f$, $\zeta_j = 1/N_j$ and $p = 1 + 1/k$: with $p = 1 + 1/(2k)$,
-  the failures would contribute more than the rate allows.
+a fixed step size, this bound is linear in $\mathbb{E}\|w_0 - w^*\|^2$. The term $\tilde r_1/\mu$ holds because
+$\mu\|w - w^*\| \le \|\nabla F(w)\| \le \tilde r_1$.) Without $L_f$, $\zeta_j = 1/N_j$ and $p = 1 + 1/k$, because with
+$p = 1 + 1/(2k)$ the failures would contribute more than the rate allows.
 """
 
 from __future__ import annotations

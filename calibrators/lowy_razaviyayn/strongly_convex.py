@@ -124,7 +124,7 @@ class StronglyConvexProblem:
         return 0.5 * closed_form(iterations, self.contraction, self.inverse_step, self.diameter**2, noise, drift)
 
     def evaluated_bound(self, schedule: Schedule, oracle: MeanOracle) -> float:
-        """Return the bound by (1) of `stich_schedule` and the oracle's sharp constants. It is smaller than the closed
+        """Return the bound by (1) of `stich_schedule` and the oracle's sharp constants. It is at most the closed
         form.
         """
         drift = 4.0 * oracle.sharp_bias**2 / self.strong_convexity

@@ -17,8 +17,8 @@ from calibrators.provenance import GRADIENT, PARAMETER, SMOOTHNESS, STEP
 #: The most blocks of a plan, and the most steps of a block. Every JSON reader can represent 2^53 exactly.
 MAX_BLOCKS = 1000
 MAX_BLOCK_STEPS = 2**53
-#: The relative amount by which rounding may leave a block's noise below the charged noise. The trainer's margin covers
-#: this.
+#: A block's noise may be below the charged noise by this relative amount because of rounding. The trainer's margin
+#: covers this.
 _ROUNDING = 1e-12
 #: The form of the event that charges steps on disjoint blocks of records.
 ONE_GAUSSIAN = Charge(

@@ -23,7 +23,7 @@ from calibrators.phases.median_of_means import Dimension
 from calibrators.phases.structured import Charge, MaxGradNorm, Records, StructuredPhase
 from calibrators.provenance import GRADIENT
 
-#: The relative amount by which rounding may make the stated numbers miss the charge. The trainer's margin covers this.
+#: The stated numbers may miss the charge by this relative amount because of rounding. The trainer's margin covers this.
 _ROUNDING = 1e-12
 Change = Annotated[float, Real(0.0, 2.0, open_lower=True)]
 Levels = Annotated[int, Whole(LEAST_LEVELS, MAX_DATASET_SIZE)]

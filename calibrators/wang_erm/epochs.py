@@ -24,7 +24,8 @@ class StronglyConvexEpochs:
     The paper has k = 8. The noise is independent of the batch and has mean zero, so k = 4 suffices.
 
     Attributes:
-        smoothness: The smoothness L of every record's loss. strong_convexity: The strong convexity mu of F^r.
+        smoothness: The smoothness L of every record's loss.
+        strong_convexity: The strong convexity mu of F^r.
         step_size: The step size eta.
         variance_factor: The variance factor k.
 
@@ -94,7 +95,8 @@ class ConvexEpochs:
           eta = 1/(13 L), for every m >= 1.
 
     Attributes:
-        smoothness: The smoothness L of every record's loss. initial_gap: The initial gap D_0.
+        smoothness: The smoothness L of every record's loss.
+        initial_gap: The initial gap D_0.
         initial_distance: The initial distance |x_0 - x*|.
 
     >>> ConvexEpochs(smoothness=1.0, initial_gap=0.5, initial_distance=2.0).bound(6, 0.05, 10, first_iterations=5)

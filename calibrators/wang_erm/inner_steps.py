@@ -32,7 +32,7 @@ The first factor in the expectation is convex in Z. The second factor is log-con
 only. Weight the law of Z by the second factor. Under the weighted law, this coordinate is an increasing function of a
 normal variable with slope at most 1 (Caffarelli 2000). So the expectation of a convex function is at most its
 expectation under the normal law with the same mean m (Harge 2004), and the expectation above is at most $G \cdot E\,
-r_d(Z + (\lambda-1)D + m)^\lambda$ with $G = E\, r_{d'}(Z + \lambda D)^{1-\lambda}$: Both are integrals over one
+r_d(Z + (\lambda-1)D + m)^\lambda$ with $G = E\, r_{d'}(Z + \lambda D)^{1-\lambda}$. Both are integrals over one
 coordinate. Their worst case over all directions of D, d and d' and all lengths up to the bounds follows from four
 facts:
 
@@ -47,7 +47,7 @@ its parts, and divergences of steps add up. If the batch is not secret, v moves 
 2q)/\nu$, which bounds the same divergence by $\lambda (4 - 2q)^2/(2\nu^2)$; if every record is in the batch, this is
 the divergence of gradient descent.
 
-`calibrators.wang_erm.mixtures` has the integrals.
+`calibrators.wang_erm.mixtures` computes the integrals.
 """
 
 from __future__ import annotations

@@ -80,10 +80,13 @@ def largest_mean(sampling_probability: float, distance: float, other: float, ord
     r"""Return upper bounds on |m|, where m is the mean of Z under the weights $r_{a'}(Z + t)^{1-\lambda}$, $|t| \le
     \lambda\delta$.
 
-    It is $-(\lambda - 1) a' E[p - q]$ under that law, with $p = q e^\tau / (1 - q + q e^\tau)$, $\tau = a'(Z + t) - (1
-    - 2q) a'^2/2$. If m is negative, $p \le q e^{(1-q)\tau}$, which is convex and grows with Z, bounds E p by its value
-    under the normal law. If m is positive, $E p \ge q / (q + (1-q) E e^{-\tau})$ by Jensen, and $E e^{-\tau}$ is
-    bounded in the same way. Returns: The bounds, shape (k,).
+    Under that law, m is $-(\lambda - 1) a' E[p - q]$ with $p = q e^\tau / (1 - q + q e^\tau)$ and
+    $\tau = a'(Z + t) - (1 - 2q) a'^2/2$. If m is negative, $p \le q e^{(1-q)\tau}$. This is convex and grows with Z, so
+    it bounds E p by its value under the normal law. If m is positive, $E p \ge q / (q + (1-q) E e^{-\tau})$ by Jensen,
+    and $E e^{-\tau}$ is bounded in the same way.
+
+    Returns:
+        The bounds, shape (k,).
 
     >>> largest_mean(0.01, 0.001, 0.2, np.array([11.0])).round(5).tolist()
     [0.00081]

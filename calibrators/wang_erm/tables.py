@@ -24,8 +24,8 @@ def _spread(at: Setting) -> float:
 _SQUARED = r"d \ln(1/\delta) / (n \varepsilon)^2"
 _ROOT = r"\sqrt{d \ln(1/\delta)} / (n \varepsilon)"
 _UNSOUND = (
-    "The printed noise does not cover the full gradient, which every step uses without noise of its own. Here the "
-    "noise is computed so that it does."
+    "The printed noise does not cover the full gradient, which every step uses without noise of its own. Here "
+    "the noise covers it."
 )
 _POWERS = (
     "In the available text, some powers of epsilon in the number of gradients are missing. Here they are restored "

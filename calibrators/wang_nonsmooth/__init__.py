@@ -3,7 +3,7 @@ r"""Wang, Lei, Ying & Zhang 2022, "Differentially Private SGD with Non-Smooth Lo
 **Setting.** There are $n$ records. The loss $\ell(w; z)$ is nonnegative, convex in $w$ and $\alpha$-Hoelder smooth on
 all of $\mathbb{R}^d$:
 
-$$\|\partial\ell(w, z) - \partial\ell(w', z)\| \le L\,\|w - w'\|^\alpha,\qquad \alpha \in [0, 1],$$
+$$\|\partial\ell(w, z) - \partial\ell(w', z)\| \le L\,\|w - w'\|^\alpha,\qquad \alpha \in [0, 1].$$
 
 So a loss with $\alpha = 0$ is Lipschitz and a loss with $\alpha = 1$ is smooth. $W$ is the ball of radius $R$ around
 $0$, and the steps start at $0$. Let $M = \sup_z \|\partial\ell(0, z)\|$ and $M_0 = \sup_z \ell(0, z)$. On $W$ every

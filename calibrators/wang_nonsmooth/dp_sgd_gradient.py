@@ -1,10 +1,10 @@
 r"""Noisy projected subgradient steps whose average is released (Wang, Lei, Ying & Zhang 2022, Algorithm 2).
 
 $$w_1 = 0,\qquad w_{t+1} = \Pi_W\big(w_t - \eta\,(g_t + \sigma Z_t)\big),\qquad \text{released: } \bar w = \tfrac1T
-\sum_{t=1}^T w_t ,$$
+\sum_{t=1}^T w_t .$$
 
-$g_t$ is the gradient of one record drawn uniformly, or the mean over a batch of $b$ records. The average is over the
-points that the steps start from, so the result of the last step is not used.
+Here $g_t$ is the gradient of one record drawn uniformly, or the mean over a batch of $b$ records. The average is over
+the points that the steps start from, so the result of the last step is not used.
 
 **Noise.** The engine computes the noise for the requested sampling and relation. In the paper, batches have one record,
 drawn uniformly, and the relation is `replace_one`, so the mean gradients of a step under two neighbours are up to $2 G
@@ -176,9 +176,9 @@ ALGORITHM = Algorithm(
             "the privacy and the optimisation error do not."
         ),
         (
-            "The paper's beta = 1/2 does not minimise sigma^2(beta). The minimum is at (1 + A) - sqrt(A (1 + A)) "
-            "with A = ln(1/delta)/epsilon, which is above 1/2. as_published follows the paper's rule: the feasible "
-            "beta nearest to 1/2."
+            "The paper's beta = 1/2 does not minimise sigma^2(beta). The minimum is at (1 + A) - sqrt(A (1 + "
+            "A)) with A = ln(1/delta)/epsilon, which is above 1/2. The field literal of an answer follows the "
+            "paper's rule: the feasible beta nearest to 1/2."
         ),
         (
             "Lemma 13 claims that a feasible beta exists for n >= 18 and every epsilon above a curve, with T = n "
@@ -194,7 +194,8 @@ ALGORITHM = Algorithm(
         ),
         (
             "The paper has batches of one record. Here larger batches, Poisson batches and full batches are "
-            "possible, too. For as_published, Theorem 11 is extended to batches by the paper's Lemma 3."
+            "possible, too. In the field literal of an answer, Theorem 11 is extended to batches by the "
+            "paper's Lemma 3."
         ),
     ),
     fewer_steps=StepCount.ITERATIONS,

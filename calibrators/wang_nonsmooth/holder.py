@@ -94,7 +94,7 @@ class HolderProblem:
         loss_at_zero: The bound M_0 on the loss at 0.
         gradient_at_zero: The bound M on the gradient at 0. If M is not given, G is used.
         radius: The radius R; None is all of R^d.
-        distance: An upper bound of the norm of w*.
+        distance: An upper bound on the norm of w*.
         failure_probability: The failure probability gamma.
         order_constant: The order constant c.
         missing: The names of the constants that the utility bounds need and that are missing.

@@ -23,13 +23,15 @@ since $\mathbb{E}\,[g_t \mid w_t] \in \partial R_S(w_t)$ and $b_t$ has mean zero
 of fixed size; a Poisson batch whose sum is divided by $b$ has $V = G^2 (1 + (1 - p)/b)$, $p = b/n$. The right-hand side
 is least at $\eta = \|w_*\| / \sqrt{T (V + d\sigma^2)}$, where it is $\|w_*\| \sqrt{(V + d \sigma^2)/T}$.
 
-*With probability* $1 - \gamma/3$, $\gamma > 18 e^{-Td/8}$, with $A_R = M_0 + G R$ above every loss on $W$ and $A_* =
-M_0 + \min(M \|w_*\| + L \|w_*\|^{1+\alpha}, G \|w_*\|)$ above every loss at $w_*$: $$R_S(\bar w) - R_S(w_*) \le A_R
-\sqrt{\tfrac{2 \ln(9/\gamma)}{T}} + A_* \sqrt{\tfrac{\ln(9/\gamma)}{2T}} + \tfrac{\|w_*\|^2}{2 T \eta} + \tfrac{\eta
-G^2}{2} + \sigma (\|w_*\| + R + \eta G) \sqrt{\tfrac{2 \ln(18/\gamma)}{T}} + \tfrac{\eta d \sigma^2}{2} \Big(1 +
-\sqrt{\tfrac{8 \ln(18/\gamma)}{T d}}\Big).$$ The first term is Azuma's inequality for $\ell(w_t; z_{i_t}) - R_S(w_t)$
-(probability $\gamma/9$), the second Hoeffding's for $\ell(w_*; z_{i_t})$ ($\gamma/9$); $\langle b_t, \eta g_t - (w_t -
-w_*)\rangle$ is Gaussian given the past, of standard deviation at most $\sigma(\eta G + R + \|w_*\|)$ ($\gamma/18$);
+*With probability* $1 - \gamma/3$, $\gamma > 18 e^{-Td/8}$, with $A_R = M_0 + G R$ above every loss on $W$ and
+$A_* = M_0 + \min(M \|w_*\| + L \|w_*\|^{1+\alpha}, G \|w_*\|)$ above every loss at $w_*$:
+$$R_S(\bar w) - R_S(w_*) \le A_R \sqrt{\tfrac{2 \ln(9/\gamma)}{T}} + A_* \sqrt{\tfrac{\ln(9/\gamma)}{2T}}
+ + \tfrac{\|w_*\|^2}{2 T \eta} + \tfrac{\eta G^2}{2}
+ + \sigma (\|w_*\| + R + \eta G) \sqrt{\tfrac{2 \ln(18/\gamma)}{T}}
+ + \tfrac{\eta d \sigma^2}{2} \Big(1 + \sqrt{\tfrac{8 \ln(18/\gamma)}{T d}}\Big).$$
+The first term is Azuma's inequality for $\ell(w_t; z_{i_t}) - R_S(w_t)$ (probability $\gamma/9$), and the second is
+Hoeffding's inequality for $\ell(w_*; z_{i_t})$ ($\gamma/9$). The number $\langle b_t, \eta g_t - (w_t - w_*)\rangle$ is
+Gaussian given the past, with a standard deviation of at most $\sigma(\eta G + R + \|w_*\|)$ ($\gamma/18$). The sum
 $\sum_t \|b_t\|^2/\sigma^2$ is chi-squared with $Td$ degrees of freedom ($\gamma/18$). A mean over a batch of fixed size
 lies in the same ranges. For full batches the first two terms vanish, because $g_t$ is then a subgradient of $R_S$
 itself.
@@ -130,7 +132,7 @@ class OptimisationError:
 
     Attributes:
         gradient_norm: The bound G on gradients.
-        distance: An upper bound of the norm of w*.
+        distance: An upper bound on the norm of w*.
         dimension: The dimension d.
         iterations: The number T of steps.
         noise_stddev: The standard deviation sigma of the noise, per coordinate on the mean gradient.

@@ -75,9 +75,9 @@ ERRATA = (
         "Here the requested sampling is both accounted and used."
     ),
     (
-        "Lemma 3.1 leaves its constants open. It needs q <= 0.1 and a noise multiplier of at least sqrt(5), but "
-        "the paper's experiments use less noise. Here the engine computes the noise; as_published has the lemma "
-        "with explicit constants."
+        "Lemma 3.1 leaves its constants open. It needs q <= 0.1 and a noise multiplier of at least sqrt(5), "
+        "but the paper's experiments use less noise. Here the engine computes the noise. The field literal of "
+        "an answer has the lemma with explicit constants."
     ),
 )
 VERDICT = (

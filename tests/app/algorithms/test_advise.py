@@ -198,7 +198,7 @@ def test_more_steps_than_a_plan_may_have_are_told_at_the_field_and_given_ones_he
     body |= {"algorithms": ["dp_sgd_gradient"], "simulation": {"model": "quantile_regression", "repetitions": 1}}
     [refused] = reader.post("/v1/advise", json=body).json()["others"]
     assert refused["reasons"][0]["pointer"] == "/iterations"
-    assert "takes 2.5e+09 steps" in refused["reasons"][0]["detail"]
+    assert "chooses 2.5e+09 steps" in refused["reasons"][0]["detail"]
     found = reader.post("/v1/advise", json=body | {"iterations": 200}).json()
     [item] = found["simulation"]["ranked"]
     assert item["iterations"] == found["measures"][0]["ranked"][0]["iterations"] == 200

@@ -142,7 +142,7 @@ def test_what_more_memory_would_give_is_said() -> None:
     assert f"32 bands have {less:.1f} % less than 16, but a run then keeps 124000000 bytes" in said
     assert not any("More memory" in warning for warning in answer().warnings)
     unknown = answer(target=ApproximateDpTarget(8.0, 1e-5), correlation=Correlation(max_bands=16), dimension=None)
-    assert any("31 vectors of all parameters, and not 15" in warning for warning in unknown.warnings)
+    assert any("31 vectors of all parameters instead of 15" in warning for warning in unknown.warnings)
 
 
 def test_shuffled_epochs_are_told_what_correlated_noise_gains() -> None:

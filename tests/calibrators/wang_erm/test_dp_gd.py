@@ -316,7 +316,7 @@ def test_every_number_has_its_formula_and_its_theorem():
             InvalidValue,
             "invalid_value",
             ("assumptions", "pl_constant"),
-            "<=",
+            "at most smoothness",
         ),
         ({"assumptions": PL | {"smoothness": 0.0}}, InvalidValue, "invalid_value", ("assumptions", "smoothness"), "0"),
         (

@@ -370,7 +370,7 @@ def test_the_published_calibration_is_unsound_and_has_no_noise_where_no_beta_is_
             InvalidValue,
             "invalid_value",
             ("assumptions", "initial_distance"),
-            "radius 1",
+            "the radius, 1",
         ),
         (
             {"assumptions": HINGE | {"failure_probability": 1.0}},
@@ -386,7 +386,7 @@ def test_the_published_calibration_is_unsound_and_has_no_noise_where_no_beta_is_
             ("assumptions", "smoothness"),
             "holder_constant",
         ),
-        ({"domain": L2Ball(2.0)}, InvalidValue, "overdetermined", ("domain", "radius"), "give one"),
+        ({"domain": L2Ball(2.0)}, InvalidValue, "overdetermined", ("domain", "radius"), "give only one"),
         ({"domain": L1Ball(1.0)}, Unsupported, "unsupported_domain", ("domain", "kind"), "l2_ball"),
         ({"penalty": L2Penalty(0.1)}, Unsupported, "unsupported", ("penalty",), "part of the loss"),
         (
@@ -409,7 +409,7 @@ def test_the_published_calibration_is_unsound_and_has_no_noise_where_no_beta_is_
             InvalidValue,
             "invalid_value",
             ("iterations",),
-            "give iterations",
+            "iterations is needed",
         ),
         (
             {"assumptions": {"radius": 1.0}, "gradient_bound": Clip(1.0)},
