@@ -1,4 +1,4 @@
-"""Wake idle workers, so that a run that was just queued is taken at once and not only at the next look at the database.
+"""Wake idle workers, so that a worker takes a new run at once, without waiting for its next look at the database.
 
 Each worker process has a named pipe beside its lock, and whoever queues a run on the same machine writes to all of
 them. Nothing depends on it, because workers also look by themselves: a lost ring costs one pause, and workers on other
@@ -39,7 +39,7 @@ class Doorbell:
         os.close(self._pipe)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the bell for at most so many seconds; a ring since the last wait counts."""
+        """Wait for a ring for at most so many seconds. Return at once if there was a ring since the last wait."""
         if select.select([self._pipe], [], [], seconds)[0]:
             with suppress(BlockingIOError):  # Another thread has read the ring.
                 os.read(self._pipe, 4096)

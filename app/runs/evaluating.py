@@ -1,4 +1,4 @@
-"""A run's evaluation on held-out rows: one release about them, which is charged before the run's first step."""
+"""A run's evaluation on held-out rows. It is one release, which is charged before the run's first step."""
 
 from __future__ import annotations
 

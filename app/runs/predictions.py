@@ -1,7 +1,7 @@
-"""Predict rows in a request, which are then forgotten, or in a file, with a released model.
+"""Predict rows with a released model. The rows are in a request, and are then forgotten, or in a file.
 
-Everybody who may have the model may predict with it, and could also do so elsewhere: a prediction is post-processing
-and costs nothing. The rows may be anybody's, so no log line, table, file or error message contains a cell of them.
+Everybody who may have the model may also predict with it: a prediction is post-processing and costs no privacy. The
+rows may be anybody's, so no log line, table, file or error message contains a cell of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.tables.runs import Run
 from trainer.models import TASKS, Model, Parameters, Task
 from trainer.scores import row_blocks
 
-#: The most rows times classes of an answer, which then stays below a few megabytes.
+#: The largest number of rows times classes in an answer. It keeps answers below a few megabytes.
 MOST_PROBABILITIES = 100_000
 
 

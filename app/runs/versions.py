@@ -1,4 +1,4 @@
-"""The versions that a run's numbers rest on."""
+"""The versions of the programs that computed a run's numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Column types of the ledger: rows hold the engine's own objects. Equal texts are read once and shared."""
+"""Column types of the ledger, which convert texts to objects of the accounting engine. Equal texts are converted once,
+and share the object."""
 
 from __future__ import annotations
 
