@@ -38,7 +38,7 @@ def _shorthand(value: Any) -> Any:
 
 
 class NumericType(StrEnum):
-    """The type in which a run stores its rows and computes logits and sums. Its privacy is the same in each."""
+    """The type in which a run stores its rows and computes logits and sums. The privacy is the same with each type."""
 
     FLOAT32 = "float32"
     """Half the memory, and about 0.6 of the time of a step; contributions stay below their bound by 2^-7 of it."""

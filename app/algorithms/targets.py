@@ -57,7 +57,7 @@ class ApproximateDpTargetBody(_OfRecords):
 
 
 class PureDpGoal(Schema):
-    """epsilon of pure differential privacy. Gaussian noise has none; selections with Gumbel noise do."""
+    """epsilon of pure differential privacy. Gaussian noise has none; selections with Gumbel noise have one."""
 
     kind: Literal["pure_dp"]
     epsilon: float = Field(gt=0, le=1e6)

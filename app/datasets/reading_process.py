@@ -1,4 +1,4 @@
-"""The child's side of `app.datasets.columnar`: `python -m app.datasets.reading_process FILE SOCKET MEMORY SECONDS`.
+"""The child process of `app.datasets.columnar`: `python -m app.datasets.reading_process FILE SOCKET MEMORY SECONDS`.
 
 Parsers of compressed binary formats read files from outside. They run here, in a process with limits of memory and
 time, without the service's environment, database or other files. The process answers with arrays of numbers.

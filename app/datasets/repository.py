@@ -28,8 +28,8 @@ def find(session: Session, dataset_id: str) -> Dataset | None:
 
 
 def find_for_update(session: Session, dataset_id: str) -> Dataset | None:
-    """Lock the data set's row until the transaction ends, and read it as it is now. Inserting references to it needs no
-    such lock."""
+    """Lock the data set's row until the transaction ends, and read it as it is now. Inserting rows that refer to the
+    data set needs no such lock."""
     return session.get(Dataset, dataset_id, with_for_update={"key_share": True}, populate_existing=True)
 
 

@@ -36,8 +36,8 @@ SECURITY_HEADERS = (
 )
 #: The content security policy of every answer that is not a page; pages have their own.
 _NO_PAGE = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-#: Answers that may contain data about budgets are not cached. The documentation and style sheets, the same for all, may
-#: be.
+#: Answers that may contain data about budgets are not cached. The documentation and style sheets are the same for
+#: everybody, and may be cached.
 _NO_STORE = (b"cache-control", b"no-store")
 _SAME_FOR_ALL = ("/docs", "/openapi.json", "/dashboard/assets/")
 _REPLAYED = (b"idempotency-replayed", b"true")
@@ -49,7 +49,7 @@ class AnswerInterrupted(Exception):
 
 
 class RequestBoundary:
-    """ASGI middleware. No exception that leaves it holds a value, and every request gets an answer."""
+    """ASGI middleware. No exception that leaves it quotes data, and every request gets an answer."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, believed: tuple[Network, ...] = ()) -> None:
         self.app = app

@@ -41,7 +41,7 @@ class PublicScore(Schema):
 class NoisyScore(Schema):
     """The number of training rows predicted correctly, with Gaussian noise: a release of its own, charged per trial.
 
-    A row adds 1 if its class is predicted. With a real label it adds 1 less the error in units of half the label's
+    A row adds 1 if its class is predicted. With a real label it adds 1 minus the error in units of half the label's
     range, and at least 0.
     """
 
@@ -58,7 +58,7 @@ ScoreChoice = Annotated[PublicScore | NoisyScore, Field(discriminator="kind", ti
 
 
 class SweepTerms(Schema):
-    """A sweep without its runs."""
+    """The fields of a sweep besides those of its runs."""
 
     select: Literal["all", "best"]
     trials: TrialsLaw | None = Field(

@@ -19,7 +19,8 @@ _SUFFIX = ".bell"
 
 
 class Doorbell:
-    """Make a worker's own bell, which lasts for the block. Several threads may wait at it; a ring wakes all of them."""
+    """The bell of one worker: a named pipe that exists for the duration of the block. Several threads may wait for it,
+    and a ring wakes all of them."""
 
     def __init__(self, data_dir: Path, worker_id: str) -> None:
         self._path = _folder(data_dir) / f"{worker_id}{_SUFFIX}"

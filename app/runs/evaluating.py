@@ -27,7 +27,7 @@ def held_out_body(job: Job, parameters: Parameters, key: int) -> HeldOutBody:
             lost still has this key, so it releases the same sums again.
 
     Guarantees:
-        - one_key_is_one_vector: the same key has the same noise, and another key has another.
+        - one_key_is_one_vector: the same key gives the same noise, and different keys give different noise.
     """
     evaluation = job.plan.evaluation
     assert evaluation is not None, "the caller has seen to it"

@@ -45,7 +45,7 @@ _ACHIEVED: TypeAdapter[AnyAchievedBody] = TypeAdapter(AnyAchievedBody)
 
 
 def guarantee_of(session: Session, run: Run) -> GuaranteeBody | None:
-    """Return the guarantee of what the run releases; None if its stored plan no longer has its hash."""
+    """Return the guarantee of what the run releases; None if its stored plan no longer matches its hash."""
     plan = plan_if_intact(run)
     return None if plan is None else guarantee_body(session, run, plan)
 

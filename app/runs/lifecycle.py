@@ -117,7 +117,7 @@ def check_plan_of_sweep(
     if hashes[run.sweep_cell] != plan.plan_hash or not sweep.sweep_hash == charged.plan_hash == said:
         raise RefusedError(PLAN_REFUSED)
     if run.score_noise_multiplier != (sweep.score or {}).get("noise_multiplier"):
-        # The release of a score is charged too, and is no part of the plan.
+        # The charge also covers the release of a score, which is not part of the plan.
         raise RefusedError(PLAN_REFUSED)
 
 

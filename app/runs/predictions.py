@@ -101,7 +101,7 @@ class Predictor:
 
 
 def predict(context: Context, run: Run, request: PredictionRequest) -> PredictionsBody:
-    """Predict the rows when it is the caller's turn at the cores.
+    """Predict the rows once the processor is free for the caller.
 
     Args:
         context: The process's context.
@@ -109,8 +109,8 @@ def predict(context: Context, run: Run, request: PredictionRequest) -> Predictio
         request: Rows with the declared columns.
 
     Raises:
-        Problem: 422 that points at columns and cells that do not fit, without showing their values; 429 or 503 if the
-            cores are busy.
+        Problem: 422 with pointers to the columns and cells that do not fit, without their values; 429 or 503 if the
+            processor is busy.
     """
     predictor = Predictor.of_run(context, run)
     data = predictor.data

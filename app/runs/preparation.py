@@ -107,7 +107,7 @@ def prepare(context: Context, request: RunRequest, principal: Principal = SERVIC
     """Prepare a run: its data's description, its model, its plan and its price.
 
     Raises:
-        Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
+        Problem: 422 with a pointer to the field that is malformed or does not fit; 404 for an unknown data set.
     """
     if request.certificate and request.budget_id is None:
         detail = "a certificate is kept with a charge, and this run has none: give budget_id, or leave certificate out"

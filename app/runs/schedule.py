@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: Once a run is late, each interval lasts at least the whole time of the run divided by this, and at least as long as
-#: the setting says.
+#: The interval of a late run is the whole time of the run divided by this number, rounded up to a multiple of the usual
+#: interval.
 LATE_PARTS = 20
 
 

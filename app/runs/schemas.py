@@ -243,10 +243,10 @@ class RunBody(Schema):
 
 
 def _list_of_cells(row: object) -> object:
-    """Refuse a row by names with a sentence that says what a row is.
+    """Refuse a row that is an object, with a message that says what a row must be.
 
     Raises:
-        ValueError: It is an object.
+        ValueError: the row is an object.
     """
     if isinstance(row, dict):
         raise ValueError("A row is an array of cells, not an object; `columns` gives their order.")

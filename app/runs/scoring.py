@@ -38,7 +38,7 @@ def noisy_score(
 
     Guarantees:
         - each_row_adds_at_most_one: adding or removing any row changes the sum by at most 1.
-        - one_key_is_one_score: the same key has the same noise, and another key has another.
+        - one_key_is_one_score: the same key gives the same noise, and different keys give different noise.
         - the_work_is_that_of_the_slots: as long as the rows fit into the slots, the number of predictions does not
           depend on the number of rows.
     """

@@ -81,7 +81,7 @@ def work_once(
 
 
 def persist(action: Callable[[], T], should_stop: ShouldStop) -> T:
-    """Do ``action``, repeatedly while the database is away, so that paid work is not lost.
+    """Call ``action``, and repeat the call while the database is away, so that work that is paid for is not lost.
 
     Raises:
         DBAPIError: the database is still away, and the worker is to stop.

@@ -161,7 +161,7 @@ class RunSweepCell(Base):
     values: Mapped[list[Any]] = mapped_column(JSON)
     plan_hash: Mapped[str] = mapped_column(String(64))
     achieved: Mapped[dict[str, Any]] = mapped_column(JSON)
-    #: What a trial of this cell consists of, if trials are drawn one after the other.
+    #: The values from which the run of a trial of this cell is made; null if the sweep releases all runs.
     draft: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 

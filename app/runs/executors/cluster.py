@@ -45,7 +45,7 @@ ATTEND_INTERVAL_S = 0.2
 #: Rows stay in the cluster's memory until all kept rows exceed this many bytes.
 KEPT_BYTES = 4 * 2**30
 
-# The checkpoint of a large model is part of its slice, which Dask would report as a mistake.
+# A slice of a large model contains a large checkpoint. Without this setting, Dask would warn that this is a mistake.
 dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TiB"})
 for _name in ("distributed", "distributed.client", "tornado", "tornado.application"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
@@ -81,7 +81,8 @@ class Cluster:
 
     def __init__(self, address: str, *, may_be_in_the_clear: bool) -> None:
         self._address, self._may_be_in_the_clear = address, may_be_in_the_clear
-        # All clients share one loop: each client that never finds a scheduler would leave a thread behind.
+        # All clients share one loop. With loops of their own, clients that never find a scheduler would each leave a
+        # thread behind.
         self._loop = LoopRunner()
         self._loop.start()
         self._client: Client | None = None

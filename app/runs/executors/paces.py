@@ -94,7 +94,7 @@ def _reading_s(work: Work) -> float:
 
 
 def _scoring_s(work: Work) -> float:
-    """Return the seconds in which the model is scored on each slot, if it is scored at all, and written."""
+    """Return the seconds that it takes to score the model on each slot, if it is scored, and to write it."""
     written_s = 8.0 * work.model.num_parameters / BYTES_PER_S
     if not work.has_score:
         return written_s
@@ -106,7 +106,7 @@ def _scoring_s(work: Work) -> float:
 
 
 def _public_scoring_s(work: Work) -> float:
-    """Return the seconds in which the public rows are predicted and scored."""
+    """Return the seconds that it takes to predict and score the public rows."""
     if work.test_size == 0 or TASKS[work.model.kind] is Task.MEAN:
         return 0.0
     rows = min(work.test_size, SAMPLED_ROWS, max(SCORED_ROWS, SAMPLED_NUMBERS // work.model.num_features))
@@ -119,8 +119,8 @@ def _public_scoring_s(work: Work) -> float:
 
 
 def _evaluating_s(work: Work) -> float:
-    """Return the seconds in which the sums over the held-out rows are computed, one slot after the other, and turned
-    into metrics."""
+    """Return the seconds that it takes to compute the sums over the held-out rows, one slot after the other, and the
+    metrics."""
     evaluation, model = work.plan.evaluation, work.model
     if evaluation is None:
         return 0.0
