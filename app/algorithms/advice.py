@@ -100,7 +100,7 @@ class AdviseRequest(Schema):
 
 
 class AdviceBody(Schema):
-    """An algorithm that applies."""
+    """An algorithm that applies to the problem."""
 
     algorithm: str
     why: str = Field(

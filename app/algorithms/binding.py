@@ -33,7 +33,8 @@ class DataDescription(Schema):
     declared_size: int
     #: The number of held-out rows; absent if there are none.
     held_out_size: int | None = Field(None, exclude_if=lambda size: size is None)
-    #: The number of slots of the data set. None in descriptions that were stored before there were capacities.
+    #: The number of slots: the most records that the data set may have. None in descriptions that were stored before
+    #: there were capacities.
     capacity: int | None = None
     privacy_unit: str
     features: tuple[Column, ...] = Field(strict=False)

@@ -70,7 +70,7 @@ class StepSizeScheduleChoice(Schema):
 
 
 class HyperparametersChoice(Schema):
-    """Your own values, in place of the theorem's."""
+    """Your own values of parameters, in place of the theorem's."""
 
     step_size: float | None = Field(None, gt=0, le=1e12, description="The factor that multiplies the update.")
     step_size_schedule: Annotated[
@@ -242,7 +242,7 @@ class CertifiedBody(Schema):
 
 
 class AchievedBody(CertifiedBody):
-    """Epsilon at the target's delta."""
+    """The achieved epsilon at the target's delta."""
 
     epsilon: IntervalBody
     delta: float

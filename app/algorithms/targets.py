@@ -127,7 +127,7 @@ class AlgorithmChoice(AlgorithmFields):
 
 
 class AchievedOfGroupsBody(CertifiedBody):
-    """Epsilon at the target's delta, for groups of records of one owner."""
+    """The achieved epsilon at the target's delta, for groups of records of one owner."""
 
     epsilon: IntervalBody
     delta: float
@@ -135,7 +135,7 @@ class AchievedOfGroupsBody(CertifiedBody):
 
 
 class AchievedDeltaBody(CertifiedBody):
-    """Delta at the target's epsilon."""
+    """The achieved delta at the target's epsilon."""
 
     epsilon: float
     delta: IntervalBody

@@ -18,7 +18,7 @@ _PRIVATE_CONTENTS = union_all(
     select(DatasetVersion.content_hash, DatasetVersion.budget_id, DatasetVersion.dataset_id),
 ).subquery()
 
-# Databases limit the number of parameters of a statement.
+# The largest number of ids in one statement, since databases limit the number of parameters.
 _BATCH = 500
 
 

@@ -122,7 +122,7 @@ def _is_text(path: str) -> bool:
 
 def _with_headers(given: Iterable[tuple[bytes, bytes]], path: str, request_id: str) -> list[tuple[bytes, bytes]]:
     headers = [*given, (_ID, request_id.encode()), *SECURITY_HEADERS]
-    names = {name for name, _ in headers}  # lower case, as ASGI requires
+    names = {name for name, _ in headers}  # ASGI requires lower case
     if _NO_PAGE[0] not in names:
         headers.append(_NO_PAGE)
     if _NO_STORE[0] not in names and not path.startswith(_SAME_FOR_ALL):

@@ -1,8 +1,9 @@
 """Check that a run, its data sets and its charge agree with the ledger's entries, before a worker reads any row.
 
 Without this check, somebody who can write to the database could declare private rows public, or remove or replace a
-run's charge. The entries are those that the fence vouches for, a record outside of the database (`app.ledger.vouched`).
-Nobody can rewrite them.
+run's charge. The facts about runs and data sets are in entries of the register, and charges are in entries of budgets.
+The fence, a record outside of the database, vouches for these entries (`app.ledger.vouched`), so nobody can rewrite
+them.
 """
 
 from __future__ import annotations

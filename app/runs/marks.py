@@ -48,7 +48,7 @@ def go_on(session: Session, run: Run, steps: int | None) -> None:
 
 
 def raise_to(session: Session, run: Run, steps: int) -> None:
-    """Mark more steps."""
+    """Raise the mark of a run to this number of steps."""
     session.execute(update(MarkedSteps).where(MarkedSteps.run_id == run.id).values(steps=steps))
 
 

@@ -98,7 +98,7 @@ class Reservation(Base):
         CheckConstraint("(state IN ('pending', 'started')) = (resolved_at IS NULL)", name="resolved_at"),
         # Each entry makes at most one reservation. The index also lists a budget's reservations in order.
         UniqueConstraint("budget_id", "sequence"),
-        # For finding the holds that may be released, and those that are overdue.
+        # This index finds the holds that may be released, and those that are overdue.
         Index(
             "ix_reservations_expiry",
             "budget_id",
@@ -107,14 +107,14 @@ class Reservation(Base):
             postgresql_where=text("resolved_at IS NULL"),
             sqlite_where=text("resolved_at IS NULL"),
         ),
-        # For counting the open holds of a key.
+        # This index counts the open holds of a key.
         Index(
             "ix_reservations_open",
             "principal_id",
             postgresql_where=text("resolved_at IS NULL"),
             sqlite_where=text("resolved_at IS NULL"),
         ),
-        # For adding up spending over time.
+        # This index adds up spending over time.
         Index(
             "ix_reservations_resolved_at",
             "budget_id",
@@ -179,7 +179,7 @@ class LimitRequest(Base):
         CheckConstraint("approvals_needed >= 1", name="approvals_needed"),
         # Each entry makes at most one request. The index also lists a budget's requests in order.
         UniqueConstraint("budget_id", "sequence"),
-        # For finding the requests that wait for a decision.
+        # This index finds the requests that wait for a decision.
         Index(
             "ix_limit_requests_open",
             "budget_id",
@@ -239,7 +239,7 @@ class Entry(Base):
             postgresql_where=text("subject_id IS NOT NULL"),
             sqlite_where=text("subject_id IS NOT NULL"),
         ),
-        # For counting how often a reservation was extended.
+        # This index counts how often a reservation was extended.
         Index(
             "ix_entries_extensions",
             "reservation_id",
@@ -374,7 +374,7 @@ class MerkleCosignature(Base):
     """
 
     __tablename__ = "merkle_cosignatures"
-    # For finding the last cosignature of a witness by reading one row, even if the witness has been away for long.
+    # This index finds the last cosignature of a witness by reading one row, even if the witness has been away for long.
     __table_args__ = (Index("ix_merkle_cosignatures_witness_tree_size", "witness", "tree_size"),)
 
     tree_size: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)

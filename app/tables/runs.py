@@ -146,7 +146,7 @@ class RunSweep(Base):
         CheckConstraint("outcome IN ('succeeded', 'failed', 'cancelled')", name="outcome"),
         CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="finished_at"),
         Index("ix_run_sweeps_created_at", "created_at", "id"),
-        # For finding the sweeps that have not ended.
+        # This index finds the sweeps that have not ended.
         Index("ix_run_sweeps_finished_at", "finished_at"),
     )
 

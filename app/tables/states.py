@@ -55,7 +55,7 @@ class Change(StrEnum):
 
 
 class WebhookEvent(StrEnum):
-    """The events that a webhook may be told about."""
+    """The events about which a webhook may get messages."""
 
     SPENDING_THRESHOLD = "spending_threshold"
     """The amounts that may have been released (spent and started) have reached a share of the budget's limit."""
