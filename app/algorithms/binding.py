@@ -103,7 +103,8 @@ class DataDescription(Schema):
 
     @property
     def label_half_width(self) -> float:
-        """Return the distance, in the label's own unit, from the middle of its bounds to a scaled label of 1."""
+        """Return half the distance between the label's bounds, in the label's own unit. A scaled label of 1 is this far
+        from the middle."""
         assert isinstance(self.label, NumberColumn), "a category has no unit"
         return self.label.upper / 2.0 - self.label.lower / 2.0
 

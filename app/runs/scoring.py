@@ -32,8 +32,8 @@ def noisy_score(
         job: The trial.
         parameters: The parameters of its model.
         noise_multiplier: The standard deviation of the noise on the sum; a row adds at most 1.
-        key: The key of the noise (`app.runs.score_keys`), which a trial that continues after its worker was lost still
-            has, so it releases the same score again.
+        key: The key of the noise (`app.runs.score_keys`). A trial that continues after its worker was lost still has
+            this key, so it releases the same score again.
         capacity: The public number of slots in the sum. Default: the declared size.
 
     Guarantees:

@@ -113,7 +113,8 @@ def _commit(
     rest: Rest | None,
     ends: Mapping[str, Head] | None,
 ) -> None:
-    """Commit a charge less what is given up, or in full if a step was marked meanwhile or giving up is denied."""
+    """Commit a charge less the worth of the steps that are given up. Commit it in full if a step was marked meanwhile,
+    or if the ledger denies the reduced charge."""
     if rest is not None and rest.marked == marks.of(session, run.id):
         with suppress(ChargeAltered):  # giving up spends a failure probability, for which the budget may have no room
             command = Commit(rest.kept, by_run=True, given_up=rest.given_up)

@@ -97,7 +97,7 @@ def selection_cost(
         relation: The neighbouring relation.
         trials: The law of the number of runs.
         delta: The delta of epsilon; 0 for pure differential privacy.
-        orders: The orders of the Renyi divergences; None for none.
+        orders: The orders of the Renyi divergences; None to compute none.
 
     Raises:
         Unsupported: ``no_renyi_divergence``, ``too_many_trials``.

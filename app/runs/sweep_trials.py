@@ -64,8 +64,8 @@ class Trials:
 
     @cached_property
     def drawn(self) -> int:
-        """Return how many trials count. The first trial runs even if none counts; without it the ledger would show that
-        none does."""
+        """Return how many trials count. One trial is made even if the number is 0; otherwise the ledger would show that
+        it is 0."""
         return draw_trials(self.law, lambda total: self._below(total, "number"))
 
     @property

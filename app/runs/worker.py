@@ -75,7 +75,8 @@ def work_once(
             artifacts.remove_model(context, claimed)
     phases.end("end")
     phases.record("handed_back" if ending is None else ending.state)
-    # Checkpoints are removed by any worker, since one that lost its run may have written another after the end.
+    # Every worker removes checkpoints of ended runs, since a worker that lost its run may have written one after the
+    # run's end.
     sweep_checkpoints(context)
     return True
 

@@ -18,7 +18,7 @@ from trainer.run import RunResult
 
 
 class MachinesLost(Exception):
-    """A training during which so many machines have died that it is not given to another one."""
+    """Raised when so many machines have died during a training that it is not given to another one."""
 
 
 class TrainingFailed(Exception):
