@@ -1,1 +1,1 @@
-"""Calibrations over HTTP: a target in, a plan with its noise and its step sizes out."""
+"""Calibrations over HTTP. The answer to a target is a plan with its noise and its step sizes."""

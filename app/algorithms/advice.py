@@ -100,7 +100,7 @@ class AdviseRequest(Schema):
 
 
 class AdviceBody(Schema):
-    """An algorithm that applies."""
+    """An algorithm that applies to the problem."""
 
     algorithm: str
     why: str = Field(
@@ -260,7 +260,7 @@ def answer(context: Context, request: AdviseRequest, on_progress: Reached | None
         on_progress: A function that is called with the number of algorithms that have been simulated.
 
     Raises:
-        Problem: 422 that points at what is malformed, or ``too_much_work``.
+        Problem: 422 with a pointer to the malformed field, or ``too_much_work``.
     """
     problem, facts = _read(request)
     asked = None if request.simulation is None else read_simulation(request.simulation, problem, facts)

@@ -28,7 +28,7 @@ from calibrators.lowy_razaviyayn.moments import moment_bound_of_coordinates
 from calibrators.provenance import GRADIENT, PARAMETER
 from calibrators.registry import ALGORITHMS, find_algorithm
 
-#: Constants that other constants are derived from here, even if the algorithm itself does not need them.
+#: Constants from which this module derives others. A request may give them even if the algorithm does not use them.
 _READ_HERE = {"radius", "diameter", "moment_order", "coordinate_moment_bound"}
 
 
@@ -138,7 +138,7 @@ def answer(context: Context, request: AssumptionsRequest, principal: Principal) 
     domain's diameter and radius, and a bound on moments that follows from moments of coordinates.
 
     Raises:
-        Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
+        Problem: 422 with a pointer to the field that is malformed or does not fit; 404 for an unknown data set.
     """
     data = _describe(context, request, principal)
     model = build_model(request.model, data)

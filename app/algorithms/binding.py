@@ -33,7 +33,8 @@ class DataDescription(Schema):
     declared_size: int
     #: The number of held-out rows; absent if there are none.
     held_out_size: int | None = Field(None, exclude_if=lambda size: size is None)
-    #: The number of slots of the data set. None in descriptions that were stored before there were capacities.
+    #: The number of slots: the most records that the data set may have. None in descriptions that were stored before
+    #: there were capacities.
     capacity: int | None = None
     privacy_unit: str
     features: tuple[Column, ...] = Field(strict=False)
@@ -102,7 +103,8 @@ class DataDescription(Schema):
 
     @property
     def label_half_width(self) -> float:
-        """Return the distance, in the label's own unit, from the middle of its bounds to a scaled label of 1."""
+        """Return half the distance between the label's bounds, in the label's own unit. A scaled label of 1 is this far
+        from the middle."""
         assert isinstance(self.label, NumberColumn), "a category has no unit"
         return self.label.upper / 2.0 - self.label.lower / 2.0
 

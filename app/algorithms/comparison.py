@@ -50,7 +50,7 @@ class ExpressionBody(Schema):
 
 
 class RowBody(Schema):
-    """One method."""
+    """A method, with its results."""
 
     method: str
     algorithm: str | None = Field(description="Its name in `GET /v1/algorithms`, if it is one of them.")

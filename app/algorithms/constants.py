@@ -84,9 +84,9 @@ def derive(
 
     Let r(z) be the derivative of the loss with respect to the logits, and x an input of dual norm at most B. Then a
     record's gradient is x r(x.w). So its norm is at most B max|r|, and its Hoelder constant is at most B^(1 + alpha)
-    times that of the residual. At zero parameters the gap is at most the loss, since no loss is negative. A bound on
-    every record's gradient also bounds every moment of its norm: ``moment_bound`` at any ``moment_order``, and
-    ``moment_bound_2k`` at twice that order.
+    times that of r. At zero parameters, the gap between the loss and its minimum is at most the loss, since no loss is
+    negative. A bound on every record's gradient also bounds every moment of its norm: ``moment_bound`` at any
+    ``moment_order``, and ``moment_bound_2k`` at twice that order.
 
     An l2 penalty of strength s makes the objective, whose loss is convex, s-strongly convex, and adds s to its
     smoothness. The penalty is not clipped, so bounds on gradients and moments do not include it.
@@ -100,14 +100,14 @@ def derive(
     Args:
         model: The model that is trained, starting from zero parameters.
         columns: How values become features.
-        given: The constants in the request. A radius or a diameter bounds logits, and therefore residuals.
+        given: The constants in the request. A radius or a diameter bounds logits, and therefore r.
         norm_order: p of the norm of parameters, in [1, 2]; features and gradients are measured in its dual.
         domain: The domain to which the request restricts parameters; it bounds logits, too.
         penalty: The penalty that the request adds to the loss.
 
     Guarantees:
         - no_row_is_looked_at: equal declarations give equal constants.
-        - constants_hold_for_every_row: within the declared bounds, at every point that the radius admits.
+        - constants_hold_for_every_row: within the declared bounds, at every point within the radius.
     """
     if isinstance(model, MeanModel):
         return _of_a_mean(scaling.feature_norm_bound(columns), given)

@@ -44,9 +44,9 @@ async def calibrate(
     """The answer has the quantity that `solve_for` names, the certified privacy that exactly this value achieves, and
     the other numbers that the theory recommends.
 
-    It is the smallest noise multiplier, the most iterations or the largest batch size that meets the target, or the
-    certified epsilon or delta of given noise. A target may be (epsilon, delta), rho, mu, the risk of a membership
-    attack, or what remains of a budget: `{"kind": "budget", "budget_id": "bud_..."}`.
+    The quantity is the smallest noise multiplier, the most iterations or the largest batch size that meets the target,
+    or the certified epsilon or delta of given noise. A target may be (epsilon, delta), rho, mu, the risk of a
+    membership attack, or what remains of a budget: `{"kind": "budget", "budget_id": "bud_..."}`.
     """
     return await answers.respond(
         request,
@@ -107,9 +107,10 @@ async def advise(
     request: Annotated[AdviseRequest, Body(openapi_examples=ADVISE_EXAMPLES)],
 ) -> Response:
     """Every algorithm that applies is calibrated with the given facts and ranked by what its theorem promises. For the
-    others the answer says why they do not apply. A number that is known up to a constant never ranks above a bound.
+    others the answer says why they do not apply. A number that is known only up to a constant never ranks above a
+    bound.
 
-    With `simulation`, those that apply are run on synthetic rows as well, and ranked by what they attain there."""
+    With `simulation`, algorithms that apply also run on synthetic rows, and are ranked by their results there."""
     return await answers.respond(request, lambda: advice.answer(context, request), is_final=advice.is_complete)
 
 

@@ -23,7 +23,7 @@ def to_domain(body: DomainBody | None) -> Domain | None:
     """Return the engine's domain.
 
     Raises:
-        AccountingError: no point is in it.
+        AccountingError: the domain is empty.
     """
     with inside("domain"):
         return None if body is None else record_of(body, DOMAINS)

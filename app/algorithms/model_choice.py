@@ -92,7 +92,7 @@ class MultilayerPerceptronChoice(_OfClasses):
 
 
 class MeanChoice(Schema):
-    """The mean of the scaled features, whatever the label is. For algorithms that estimate a mean."""
+    """The mean of the scaled features; any label is accepted. Only for algorithms that estimate a mean."""
 
     kind: Literal["mean"]
 

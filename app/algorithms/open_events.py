@@ -118,7 +118,7 @@ def answer(context: Context, request: CalibrateEventsRequest) -> CalibrateEvents
     """Solve for the field that is left out.
 
     Raises:
-        Problem: 422 that points at what is malformed, unsupported or unreachable.
+        Problem: 422 with a pointer to the field that is malformed, unsupported or unreachable.
     """
     field, relation = OpenField(request.solve_for), request.neighboring_relation
     target = to_target(request.target, Unknown.NOISE_MULTIPLIER, None)

@@ -63,7 +63,7 @@ def is_none(value: object) -> bool:
 
 
 class EvaluationBody(Schema):
-    """One vector of sums over held-out rows is released, with Gaussian noise: every metric on them follows from it."""
+    """A released vector of sums over held-out rows, with Gaussian noise. All metrics on these rows follow from it."""
 
     noise_multiplier: float = Field(
         description="Standard deviation of the noise on each coordinate, divided by the bound on what a row adds."
@@ -71,13 +71,13 @@ class EvaluationBody(Schema):
 
 
 class PlanBody(Schema):
-    """A run would execute this plan, and a ledger would charge it."""
+    """The plan that a run would execute and a ledger would charge."""
 
     algorithm: str
     dataset_size: int
     neighboring_relation: str
     phases: list[PhaseBody]
-    # Members that have their default are left out, as in the canonical bytes that are hashed.
+    # Fields with their default value are left out, as in the plan's canonical bytes, which are hashed.
     domain: DomainBody | None = Field(
         None, exclude_if=is_none, description="The set to which parameters are confined; if left out, all of R^d."
     )

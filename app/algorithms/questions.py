@@ -60,7 +60,7 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
     """Read a request, and make the checks that take no time.
 
     Raises:
-        Problem: 422 that points at what is missing, given twice, malformed or unsupported.
+        Problem: 422 with a pointer to the field that is missing, given twice, malformed or unsupported.
     """
     unknown, body = Unknown(request.solve_for), request.target
     budget_id, charge_delta = request.budget_id, getattr(body, "delta", None)

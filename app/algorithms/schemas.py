@@ -38,7 +38,7 @@ def _shorthand(value: Any) -> Any:
 
 
 class NumericType(StrEnum):
-    """The type in which a run stores its rows and computes logits and sums. Its privacy is the same in each."""
+    """The type in which a run stores its rows and computes logits and sums. The privacy is the same with each type."""
 
     FLOAT32 = "float32"
     """Half the memory, and about 0.6 of the time of a step; contributions stay below their bound by 2^-7 of it."""
@@ -70,7 +70,7 @@ class StepSizeScheduleChoice(Schema):
 
 
 class HyperparametersChoice(Schema):
-    """Your own values, in place of the theorem's."""
+    """Your own values of parameters, in place of the theorem's."""
 
     step_size: float | None = Field(None, gt=0, le=1e12, description="The factor that multiplies the update.")
     step_size_schedule: Annotated[
@@ -242,7 +242,7 @@ class CertifiedBody(Schema):
 
 
 class AchievedBody(CertifiedBody):
-    """Epsilon at the target's delta."""
+    """The achieved epsilon at the target's delta."""
 
     epsilon: IntervalBody
     delta: float

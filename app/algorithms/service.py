@@ -36,7 +36,7 @@ Said = TypeVar("Said")
 
 
 class Evaluation(Protocol):
-    """An evaluation on held-out rows, as a run asks for it."""
+    """The settings of a run's evaluation on held-out rows."""
 
     @property
     def noise_multiplier(self) -> float | None: ...
@@ -51,19 +51,19 @@ def calibrate(
     facts: Objective,
     evaluation: Evaluation | None = None,
 ) -> Calibration:
-    """Choose what a run leaves out, and solve for its noise.
+    """Choose the options that a run leaves out, and solve for its noise.
 
     Args:
         context: The process's context.
-        choice: What the run asks for.
+        choice: The algorithm, the options and the target of the run.
         dataset_size: Declared number of records.
         capacity: Slots of the data set.
         dimension: Number of parameters.
-        facts: What is publicly known of the objective.
+        facts: The public facts about the objective.
         evaluation: The evaluation on held-out rows, which costs a part of the target; None if there is none.
 
     Raises:
-        Problem: 422 that points at what is malformed, unsupported or unreachable.
+        Problem: 422 with a pointer to the field that is malformed, unsupported or unreachable.
     """
     target = to_target(choice.target, Unknown.NOISE_MULTIPLIER, None)
     spec = spec_of(
@@ -85,10 +85,10 @@ def calibrate(
 
 
 def answer(context: Context, request: CalibrateRequest, principal: Principal) -> CalibrateAnswer:
-    """Solve a request for what it leaves out.
+    """Solve a request for the quantity that it leaves out.
 
     Raises:
-        Problem: 422 that points at what is malformed, unsupported or unreachable.
+        Problem: 422 with a pointer to the field that is malformed, unsupported or unreachable.
     """
     question = read(request, BudgetReader(context, principal))
     certified = _certified_field(request, question.spec.target) if request.certificate else None

@@ -140,7 +140,7 @@ def read(request: SimulationRequest, problem: Problem, facts: Facts) -> Simulati
     """Read and check the settings of a simulation.
 
     Raises:
-        Problem: 422 that points at what does not fit.
+        Problem: 422 with a pointer to the field that does not fit.
     """
     usual = "mean" if problem.shape is Shape.MEAN else "logistic_regression"
     kind = request.model or usual

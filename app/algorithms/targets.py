@@ -61,7 +61,7 @@ class ApproximateDpTargetBody(_OfRecords):
 
 
 class PureDpGoal(Schema):
-    """epsilon of pure differential privacy. Gaussian noise has none; selections with Gumbel noise do."""
+    """epsilon of pure differential privacy. Gaussian noise has none; selections with Gumbel noise have one."""
 
     kind: Literal["pure_dp"]
     epsilon: float = Field(gt=0, le=1e6)
@@ -137,7 +137,7 @@ class AlgorithmChoice(AlgorithmFields):
 
 
 class AchievedOfGroupsBody(CertifiedBody):
-    """Epsilon at the target's delta, for groups of records of one owner."""
+    """The achieved epsilon at the target's delta, for groups of records of one owner."""
 
     epsilon: IntervalBody
     delta: float
@@ -145,7 +145,7 @@ class AchievedOfGroupsBody(CertifiedBody):
 
 
 class AchievedDeltaBody(CertifiedBody):
-    """Delta at the target's epsilon."""
+    """The achieved delta at the target's epsilon."""
 
     epsilon: float
     delta: IntervalBody

@@ -77,6 +77,6 @@ def list_audits(
 
 @router.get("/{audit_id}", operation_id="get_audit", summary="Show an audit")
 def get_audit(context: CurrentContext, _: Analyst, audit_id: str) -> AuditBody:
-    """Returns the claim, the bound and the verdict."""
+    """Returns an audit: the claim, the bound and the verdict."""
     with context.database.read() as session:
         return service.audit_body(service.get(session, audit_id))

@@ -1,1 +1,2 @@
-"""Data sets: declared schema and bounds in public, rows in private files that no endpoint returns."""
+"""Data sets. Their schema and bounds are declared in public. Their rows are in private files that no endpoint
+returns."""

@@ -35,7 +35,8 @@ SECONDS = 120.0
 _LIMITS = ReadLimits(rows=MAX_ROWS, cells=MAX_CELLS, block_cells=2**23)
 # The environment variables that a parser needs. It gets no others, since they may hold the service's secrets.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
-# The parser uses one core and returns freed memory at once, because its memory limit counts addresses.
+# With these variables, the parser uses one core and returns freed memory at once. This saves address space, which its
+# memory limit counts.
 _MODEST = {"ARROW_DEFAULT_MEMORY_POOL": "system"} | blas_threads(1)
 
 
@@ -58,7 +59,7 @@ def read_columnar(
         file: The upload, complete.
         columns: The declared columns; the file must have these and no others, in any order.
         label: Name of the label's column.
-        places: The places that limit how many files are read at once.
+        places: The semaphore that limits how many files are read at once.
         persons: The column with ids of persons, which the file must have as well if it is declared.
 
     Returns:

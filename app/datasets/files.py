@@ -130,7 +130,7 @@ class DatasetFiles:
             return Persons(arrays["hashes"], arrays["clipped"])
 
     def count_rows(self, dataset_id: str) -> int:
-        """Return the number of rows, from the head of the file alone. It is as private as the rows.
+        """Return the number of rows, from the head of the file alone. The number is as private as the rows.
 
         Raises:
             OSError: there is no such file.

@@ -146,7 +146,8 @@ def _check_array(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
 
 
 def _size(shape: Sequence[int]) -> int:
-    # Python's integers do not overflow: a product that wrapped around would look small.
+    # The product is computed with Python's integers, which do not overflow. A product that wrapped around would look
+    # small.
     size = 1
     for length in shape:
         size *= int(length)
@@ -185,7 +186,8 @@ def _read(archive: zipfile.ZipFile, name: str) -> Array:
 
 def _check_kind(name: str, values: Array, wants: str, *, is_category: bool) -> None:
     allowed = "iuU" if is_category else "iuf"
-    # NumPy gives an array without rows a numeric type, whatever its values would have been.
+    # NumPy gives an array without rows a numeric type even in a column of texts, so the type of empty arrays is not
+    # checked.
     if len(values) and values.dtype.kind not in allowed:
         raise wrong_type(name, _KINDS.get(values.dtype.kind, "values of another type"), wants)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:

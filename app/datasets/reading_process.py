@@ -1,4 +1,4 @@
-"""The child's side of `app.datasets.columnar`: `python -m app.datasets.reading_process FILE SOCKET MEMORY SECONDS`.
+"""The child process of `app.datasets.columnar`: `python -m app.datasets.reading_process FILE SOCKET MEMORY SECONDS`.
 
 Parsers of compressed binary formats read files from outside. They run here, in a process with limits of memory and
 time, without the service's environment, database or other files. The process answers with arrays of numbers.
@@ -84,7 +84,7 @@ def main(descriptor: int, socket: int, memory_bytes: int, seconds: float) -> Non
     # The alarm ends this process at its time limit, even if the parent is gone.
     signal.setitimer(signal.ITIMER_REAL, seconds)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    # A core file would hold rows.
+    # A core dump would contain rows, so none is written.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with Connection(socket) as connection, os.fdopen(descriptor, "rb") as stored:
         try:

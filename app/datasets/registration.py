@@ -73,8 +73,8 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
     dataset_id = new_id("ds")
     table = _read(context, upload, metadata.columns, metadata.label, person_column_of(context, metadata, dataset_id))
     if metadata.public and table.rows == 0:
-        # Private data may have no rows, since their number is secret. Public data are scored, and no rows have no
-        # score.
+        # Private data may have no rows, since their number is secret. Models are scored on public data, which is
+        # impossible without rows.
         detail = "The file has no rows; public data need at least one."
         raise unprocessable("no_rows", detail, "file")
     _check_capacity(table.rows, metadata.declared_size, metadata.capacity_for(table.rows))
@@ -289,7 +289,7 @@ def _store(
     Rows that no version needs any more, including those that this version erases, are removed afterwards.
 
     Args:
-        context, principal, key, request: Those of the command.
+        context, principal, key, request: As in the public function that calls this one.
         stored: The id of the version, and the share of its rows that is held out. Coins are tossed again for each
             version, even for rows of an earlier version.
         make: A function that gives the rows.
@@ -321,8 +321,8 @@ def _with_report(answer: Answer, table: Table) -> Answer:
 
 
 def _content_hash(context: Context, table: Table, version_id: str) -> str:
-    """Return the keyed hash of the rows. Versions without rows get different hashes, because they have nothing in
-    common."""
+    """Return the keyed hash of the rows. Each version without rows gets a different hash, so that two of them do not
+    count as the same content."""
     return context.keyed_hash("dataset_content", table.content if table.rows else version_id.encode())
 
 

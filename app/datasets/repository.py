@@ -18,7 +18,7 @@ _PRIVATE_CONTENTS = union_all(
     select(DatasetVersion.content_hash, DatasetVersion.budget_id, DatasetVersion.dataset_id),
 ).subquery()
 
-# Databases limit the number of parameters of a statement.
+# The largest number of ids in one statement, since databases limit the number of parameters.
 _BATCH = 500
 
 
@@ -28,8 +28,8 @@ def find(session: Session, dataset_id: str) -> Dataset | None:
 
 
 def find_for_update(session: Session, dataset_id: str) -> Dataset | None:
-    """Lock the data set's row until the transaction ends, and read it as it is now. Inserting references to it needs no
-    such lock."""
+    """Lock the data set's row until the transaction ends, and read it as it is now. Inserting rows that refer to the
+    data set needs no such lock."""
     return session.get(Dataset, dataset_id, with_for_update={"key_share": True}, populate_existing=True)
 
 

@@ -10,12 +10,13 @@ from app.kit.fields import Schema
 
 
 def _schema(model: type[Schema]) -> dict[str, Any]:
-    """Return a model's JSON schema; those of columns are components already, since answers show them."""
+    """Return a model's JSON schema without the definitions of columns. Answers use these, so the document already has
+    them."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     return {name: value for name, value in schema.items() if name != "$defs"}
 
 
-#: For a file with the columns age, smoker and outcome.
+#: Example metadata for a file with the columns age, smoker and outcome.
 METADATA_EXAMPLE: dict[str, Any] = {
     "name": "clinic, 2026",
     "declared_size": 1000,

@@ -75,7 +75,8 @@ class DatasetMetadata(Schema):
         description="The largest number of rows that one person may have, a public number; 1 if only `person_column` "
         "is given. A file with more rows of a person is refused.",
     )
-    # It is left out unless it is given, so that requests from before this field existed stay the same.
+    # This field is left out of stored requests that do not give it, so that requests from before it existed stay the
+    # same.
     held_out_share: float | None = Field(
         None,
         ge=LEAST_SHARE,

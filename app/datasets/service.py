@@ -139,7 +139,8 @@ def read(context: Context, dataset_id: str, principal: Principal) -> DatasetBody
 
 
 def list_page(context: Context, cursor: str | None, limit: int, principal: Principal) -> Page[DatasetBody]:
-    """Return a page of the data sets that are not deleted, oldest first; those that come with the service lead."""
+    """Return a page of the data sets that are not deleted, oldest first. Those that come with the service lead the
+    list."""
     after = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
     with context.database.read() as session:
         found = repository.list_living(session, after, limit + 1, reach.datasets(principal))
@@ -153,7 +154,7 @@ def list_page(context: Context, cursor: str | None, limit: int, principal: Princ
 
 
 def list_versions(session: Session, dataset_id: str, cursor: str | None, limit: int) -> Page[VersionBody]:
-    """Return the versions of a data set, oldest first: what was declared of each.
+    """Return the declarations of a data set's versions, oldest first.
 
     Raises:
         Problem: 404 if there is no such data set, or it is deleted.
@@ -243,7 +244,7 @@ def sweep_files(context: Context) -> None:
 
 
 def charged_by_run(session: Session, dataset_id: str | None, version: int | None, budget_id: str) -> ChargedData | None:
-    """Return how a run's charge names its data; None for public data, which may be charged to any budget.
+    """Return the data that a run's charge names; None for public data, for which any budget may be charged.
 
     Args:
         session: A session.

@@ -111,7 +111,7 @@ class Snapshot:
 
 
 class DatabaseState(Collector):
-    """Metrics of the tables, which are read at most once in `BELIEVED_S`."""
+    """Metrics of the tables, which are read at most once in `BELIEVED_S` seconds."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -119,7 +119,7 @@ async def health_live() -> Health:
     responses={503: {"description": "A part is not as it should be. The member `checks` names it."}},
 )
 def health_ready(context: CurrentContext, request: Request) -> Readiness:
-    """Returns the state of the database, the schema, the data folder and the workers, by name."""
+    """Returns the states of the database, the schema, the data folder and the workers."""
     state: Any = request.app.state
     found = state.last_look.found(context, getattr(state, "began", -math.inf))
     checks = {**found, "accepting": "failing" if getattr(state, "is_stopping", False) else "ok"}

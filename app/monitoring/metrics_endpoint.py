@@ -27,7 +27,7 @@ Reader = Annotated[Principal, requires(Scope.METRICS, Scope.AUDITOR)]
     responses={200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(context: CurrentContext, principal: Reader, request: Request) -> Response:
-    """Metrics of this process and of the database. None depends on a private record, or on trials that are withheld.
+    """Metrics of this process and of the database. None depends on a private record, or on hidden trials.
 
     A key for only some budgets is refused, because the metrics count all of them.
     """

@@ -24,7 +24,7 @@ _QUOTED = re.compile("[\n(<]")
 
 
 def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys.stderr) -> None:
-    """Send every log line of this process to ``stream``. Called once per process, by its entry point.
+    """Send every log line of this process to ``stream``. The entry point of each process calls this once.
 
     Args:
         level: The setting `log_level`.

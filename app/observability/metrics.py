@@ -103,7 +103,7 @@ class Metrics:
         self.registry.register(self._last_valid)
         self._begun = self._in_progress.inc
         self._ended = self._in_progress.dec
-        #: Children by their labels, because the library's own look-up takes longer than an observation.
+        #: The library's histogram for each set of labels. The library's own look-up takes longer than an observation.
         self._children: dict[tuple[str, str, int], Histogram] = {}
         for result in VerificationResult:
             self._verifications.labels(result)
@@ -157,7 +157,7 @@ class Metrics:
 
     @contextmanager
     def evaluation(self) -> Iterator[Evaluated]:
-        """Time the values that are found in the block. If the block raises, nothing is counted."""
+        """Measure the time in which the block computes values. If the block raises, nothing is counted."""
         found = Evaluated()
         began = time.perf_counter()
         with spans.part("evaluation"):

@@ -36,8 +36,8 @@ SECURITY_HEADERS = (
 )
 #: The content security policy of every answer that is not a page; pages have their own.
 _NO_PAGE = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-#: Answers that may contain data about budgets are not cached. The documentation and style sheets, the same for all, may
-#: be.
+#: Answers that may contain data about budgets are not cached. The documentation and style sheets are the same for
+#: everybody, and may be cached.
 _NO_STORE = (b"cache-control", b"no-store")
 _SAME_FOR_ALL = ("/docs", "/openapi.json", "/dashboard/assets/")
 _REPLAYED = (b"idempotency-replayed", b"true")
@@ -49,7 +49,7 @@ class AnswerInterrupted(Exception):
 
 
 class RequestBoundary:
-    """ASGI middleware. No exception that leaves it holds a value, and every request gets an answer."""
+    """ASGI middleware. No exception that leaves it quotes data, and every request gets an answer."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, believed: tuple[Network, ...] = ()) -> None:
         self.app = app
@@ -122,7 +122,7 @@ def _is_text(path: str) -> bool:
 
 def _with_headers(given: Iterable[tuple[bytes, bytes]], path: str, request_id: str) -> list[tuple[bytes, bytes]]:
     headers = [*given, (_ID, request_id.encode()), *SECURITY_HEADERS]
-    names = {name for name, _ in headers}  # lower case, as ASGI requires
+    names = {name for name, _ in headers}  # ASGI requires lower case
     if _NO_PAGE[0] not in names:
         headers.append(_NO_PAGE)
     if _NO_STORE[0] not in names and not path.startswith(_SAME_FOR_ALL):

@@ -41,7 +41,7 @@ class CallSource(Schema):
     )
 
     def read(self, delta: float | None, relation: NeighboringRelation | None) -> PastedCall:
-        """Return the events of the call and the privacy that the call reports.
+        """Return the releases of the call, and how its library charges for them.
 
         Raises:
             AccountingError: as for `read_call`.

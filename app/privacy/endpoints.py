@@ -34,7 +34,7 @@ async def account(
     """The privacy loss of events that are fixed in advance, as an interval that contains the truth.
 
     Give `delta` to get epsilon, or `epsilon` to get delta; a list of values gives `points`. `curve` adds curves around
-    the value, `certify` the number of an independent library.
+    the value; `certify` adds the number of an independent library.
     """
     # Parts that were not requested are left out. A null means that a quantity has no finite bound.
     return await answers.respond(

@@ -1,4 +1,4 @@
-"""Named requests of the accounting endpoints; each runs as it stands."""
+"""Named example requests of the accounting endpoints, which work unchanged."""
 
 from __future__ import annotations
 

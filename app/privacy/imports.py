@@ -142,7 +142,7 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
     """Account the history of another library again.
 
     Raises:
-        Problem: 422 that points at what cannot be read or accounted here.
+        Problem: 422 with a pointer to the field that cannot be read or accounted here.
     """
     source = request.source
     if request.delta is None and not isinstance(source, CallSource):

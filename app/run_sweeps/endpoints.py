@@ -64,11 +64,10 @@ def create_run_sweep(
     request: Annotated[RunSweepRequest, Body(openapi_examples=RUN_SWEEP_EXAMPLES)],
     dry_run: Annotated[bool, Query(description="Answer what it would cost, and write nothing.")] = False,
 ) -> JSONResponse:
-    """Takes a run request in which one or two fields are lists. `select: all` runs every cell and charges for all of
-    them; `select: best` makes a secret number of trials of cells drawn at random, and releases only the best one, for
-    less.
+    """Takes a run request in which one or two fields are lists. `select: all` runs and charges every cell. `select:
+    best` makes a secret number of trials of cells drawn at random, and releases only the best one, for less.
 
-    One charge pays for all of it. Of a sweep for the best no answer ever tells how many trials there were.
+    One charge pays for the whole sweep. No answer ever tells how many trials a sweep for the best run made.
     """
     if dry_run:
         prepared = preparation.prepare(context, request, principal)
@@ -98,7 +97,7 @@ def create_run_sweep(
 
 
 def _cost(context: CurrentContext, principal: Principal, prepared: preparation.Prepared) -> dict[str, Any] | None:
-    """Return the cost that reserving the sweep would answer with."""
+    """Return the cost that the ledger would state if the sweep were reserved."""
     if prepared.price is None:
         return None
     with context.database.read() as session:
@@ -136,8 +135,8 @@ def cancel_run_sweep(
     sweep_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """A sweep that has started no run gives back its hold. Otherwise the runs that were started stop soon, and their
-    cost is charged. A sweep for the best is charged in full, and ends when its result would have been told.
+    """A sweep that has started no run gives back its hold. Otherwise the started runs stop soon, and their cost is
+    charged. A sweep for the best run is charged in full, and ends when its result would have been shown.
     """
 
     def command(session: Session) -> Answer:
@@ -175,7 +174,7 @@ def get_run_sweep_heat_map(
     ] = None,
 ) -> Response:
     """The accuracy, or the mean absolute error, of each cell's model on public rows. The colours go from light to dark,
-    so that people who see few colours can tell their order, and every cell shows its number.
+    so that colour-blind people can tell their order. Every cell shows its number.
     """
     with context.database.read() as session:
         body = sweep_body(session, service.get(session, sweep_id))

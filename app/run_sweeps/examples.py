@@ -1,4 +1,4 @@
-"""Sweeps of runs that work as they stand on a fresh server, for Swagger UI."""
+"""Example sweeps of runs for Swagger UI, which work unchanged on a fresh server."""
 
 from __future__ import annotations
 

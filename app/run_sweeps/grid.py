@@ -20,7 +20,7 @@ from app.sweeps.cells import Swept, Value, invalid, lists_in, read_cell, read_va
 
 @dataclass(frozen=True)
 class Cell:
-    """A choice of values, and the run that it asks for."""
+    """A cell of the grid: one value of each swept field, and the request for a run with these values."""
 
     values: tuple[Value, ...]
     request: RunRequest
@@ -139,7 +139,8 @@ def _swept(run: Mapping[str, Any]) -> tuple[Swept, ...]:
 
 
 def _in_lists(pointer: str, swept: tuple[Swept, ...], values: tuple[Value, ...]) -> str:
-    """Turn a pointer into a cell's request into a pointer into the sweep's request, to the value in its list."""
+    """Translate a pointer in a cell's request to the sweep's request. A pointer to a swept field becomes a pointer to
+    the value in its list."""
     for each, value in zip(swept, values, strict=True):
         place = json_pointer(each.path)
         if pointer == place or pointer.startswith(f"{place}/"):

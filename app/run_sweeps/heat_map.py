@@ -1,7 +1,7 @@
 """The scores of a sweep as a heat map, drawn as a self-contained picture.
 
-The colours go from light to dark in one hue, so that people who see few colours see their order, too. Each cell shows
-its number in a contrasting colour, and has the number as its title.
+The colours go from light to dark in one hue, so that colour-blind people can tell their order. Each cell shows its
+number in a contrasting colour, and has the number as its title.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PAGE_STYLES = ("colours.css", "page.css", "heat_map.css")
 #: Red, green and blue of the palest and of the darkest cell.
 _PALE, _DARK = (0xE6, 0xF0, 0xFA), (0x08, 0x30, 0x6B)
 _BLACK, _WHITE = "#000000", "#ffffff"
-#: In wider maps, the numbers stand only in the titles and in the table.
+#: In maps with more columns, numbers are shown only in the titles and in the table.
 _COLUMNS_WITH_NUMBERS = 20
 _WIDE, _NARROW, _HEIGHT = 76, 26, 40
 _LEFT, _TOP = 150, 84
@@ -116,7 +116,7 @@ def colours(share: float) -> tuple[str, str]:
     (('#e6f0fa', '#000000'), ('#08306b', '#ffffff'))
     """
     rgb = tuple(round(pale + share * (dark - pale)) for pale, dark in zip(_PALE, _DARK, strict=True))
-    # Up to this luminance white has the higher contrast on the cell, and beyond it black.
+    # White text has the higher contrast up to this relative luminance of the cell, and black text above it.
     ink = _BLACK if luminance(rgb) > 0.1791 else _WHITE
     return "#{:02x}{:02x}{:02x}".format(*rgb), ink
 

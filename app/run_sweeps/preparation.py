@@ -73,7 +73,8 @@ def prepare(context: Context, request: RunSweepRequest, principal: Principal = S
     """Read, calibrate and price a sweep.
 
     Raises:
-        Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set or budget.
+        Problem: 422 with a pointer to the field that is malformed or does not fit; 404 for an unknown data set or
+            budget.
     """
     grid = read_grid(request)
     law = _check_terms(grid)
@@ -112,7 +113,7 @@ def prepare(context: Context, request: RunSweepRequest, principal: Principal = S
 
 
 def _check_terms(grid: Grid) -> RandomTrials | None:
-    """Check the terms, and return the law of the number of trials; None if all runs are released."""
+    """Check the sweep's own fields, and return the law of the number of trials; None if all runs are released."""
     terms = grid.terms
     if terms.select == "all":
         for name in ("trials", "score", "release_after_s"):

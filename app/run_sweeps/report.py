@@ -1,4 +1,4 @@
-"""Reports on sweeps. A report on a sweep for the best does not depend on the number of its trials."""
+"""Reports on sweeps. A report on a sweep for the best run does not depend on the number of its trials."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def sweep_body(session: Session, sweep: RunSweep) -> RunSweepBody:
 
 
 def quote_body(prepared: Prepared, cost: dict[str, Any] | None) -> RunSweepQuote:
-    """Return the cost that a sweep would have.
+    """Return the answer about what a sweep would cost.
 
     Args:
         prepared: The sweep.
-        cost: The answer that reserving it would get; None without a budget.
+        cost: The cost that the ledger would state for its reservation; None without a budget.
     """
     sweep = prepared.sweep
     return RunSweepQuote(
@@ -90,8 +90,8 @@ def guarantee_of(sweep: RunSweep) -> AchievedBody | AchievedPureBody | None:
 
 
 def state_of(session: Session, sweep: RunSweep) -> SweepState:
-    """Return the state of a sweep. Before the end it follows from public facts; for a sweep for the best, from the
-    start of the charge."""
+    """Return the state of a sweep. Before the end, the state follows from public facts. For a sweep for the best run,
+    it follows from whether the charge has started."""
     if sweep.outcome is not None:
         return SweepState(sweep.outcome)
     if sweep.is_cancelled:

@@ -19,14 +19,14 @@ from app.sweeps.schemas import OBJECTS, list_of_values
 from app.tables.states import RunState, Select, SweepState
 
 MAX_CELLS = 1000
-#: The most fields that are swept: heat maps and tables have two sides.
+#: The largest number of swept fields, since heat maps and tables have two dimensions.
 MAX_SWEPT = 2
 #: The most seconds that a result is held back: as long as a hold on a budget may last.
 MAX_RELEASE_AFTER_S = 7 * 24 * 3600
 
 _REQUEST = "#/components/schemas/RunRequest"
-#: The fields that are the same in every run of a sweep. They accept no list, or one with the meaning that it has in a
-#: run.
+#: The fields that are the same in every run of a sweep. A list in one of them is not swept: it is refused, or means
+#: what it means in a run.
 FIXED = ("dataset_id", "dataset_version", "test_dataset_id", "budget_id", "neighboring_relation", "model")
 #: Fields of a run's request that a sweep names differently, or refuses.
 _NOT_HERE = ("dataset", "expected_plan_hash")
@@ -41,7 +41,7 @@ class PublicScore(Schema):
 class NoisyScore(Schema):
     """The number of training rows predicted correctly, with Gaussian noise: a release of its own, charged per trial.
 
-    A row adds 1 if its class is predicted. With a real label it adds 1 less the error in units of half the label's
+    A row adds 1 if its class is predicted. With a real label it adds 1 minus the error in units of half the label's
     range, and at least 0.
     """
 
@@ -58,7 +58,7 @@ ScoreChoice = Annotated[PublicScore | NoisyScore, Field(discriminator="kind", ti
 
 
 class SweepTerms(Schema):
-    """A sweep without its runs."""
+    """The fields of a sweep besides those of its runs."""
 
     select: Literal["all", "best"]
     trials: TrialsLaw | None = Field(
@@ -79,8 +79,8 @@ class SweepTerms(Schema):
 
 
 class RunSweepRequest(RootModel[dict[str, Any]]):
-    """A run request in which one or two fields, also inside `target` or another object, take lists: the grid. Beside it
-    `select` says what is released: all runs, or the best of a random number of them.
+    """A run request in which one or two fields, also inside `target` or another object, take lists: the grid. `select`
+    says what is released: all runs, or the best of a random number of them.
 
     Each cell is checked as the run request that it is. The data set, the budget, the relation and the model are the
     same in all of them.
@@ -111,7 +111,7 @@ class RunSweepRequest(RootModel[dict[str, Any]]):
 
 
 class CellBody(Schema):
-    """A cell of the grid. A sweep for the best tells nothing about single cells."""
+    """A cell of the grid. A sweep for the best run shows nothing about single cells."""
 
     values: list[float | int | str] = Field(description="The values of the swept fields, in the order of the fields.")
     plan_hash: str
@@ -123,7 +123,7 @@ class CellBody(Schema):
 
 
 class BestBody(Schema):
-    """The one run of a sweep for the best that is released."""
+    """The released run of a sweep for the best run."""
 
     run_id: Identifier
     values: list[float | int | str]
@@ -134,7 +134,8 @@ class BestBody(Schema):
 
 
 class TrialsQuantile(Schema):
-    """The most trials that a sweep makes with this probability. It follows from the law, not from what was drawn."""
+    """A sweep makes at most so many trials with this probability. This follows from the law, not from the number
+    drawn."""
 
     probability: float
     trials: int
@@ -174,7 +175,7 @@ class RunSweepSummary(Schema):
 
 
 class RunSweepBody(RunSweepSummary):
-    """A sweep as a table with a row for each cell, in the order of the grid: the last field changes fastest."""
+    """A sweep as a table with a row for each cell. In the order of the rows, the last field changes fastest."""
 
     cells: list[CellBody]
 
@@ -192,7 +193,7 @@ class PricedCell(Schema):
 
 
 class RunSweepQuote(Schema):
-    """The cost that a sweep would have: nothing was written."""
+    """The cost that a sweep would have. Nothing was written."""
 
     fields: list[str]
     cells: list[PricedCell]

@@ -1,4 +1,4 @@
-"""Use cases of sweeps of runs: charge and queue one, look at it, cancel it."""
+"""Use cases of sweeps of runs: charge and queue a sweep, show it, cancel it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from app.tables.states import RunState, Select
 def create(session: Session, context: Context, principal_id: str, prepared: Prepared) -> RunSweep:
     """Reserve the sweep's charge once, and queue its runs, in the caller's transaction.
 
-    For a sweep for the best, one trial is queued, whatever the number of trials will be.
+    For a sweep for the best run, only one trial is queued, whatever the number of trials is.
 
     Raises:
         Problem: 409 if the budget is not the data set's own.
@@ -139,8 +139,8 @@ def list_page(
 def cancel(session: Session, context: Context, sweep_id: str, principal: Principal) -> RunSweep:
     """Cancel the queued runs of a sweep, and ask the workers of running ones to stop.
 
-    Runs that have started are charged. A sweep for the best that has started ends at the time at which its result would
-    have been shown.
+    Runs that have started are charged. A sweep for the best run that has started ends at the time at which its result
+    would have been shown.
 
     Raises:
         Problem: 403 ``not_your_run``; 409 when the sweep has ended.

@@ -3,8 +3,8 @@
 Each claim of a run has a file of its own, named by the epoch. A run succeeds under the epoch of its last claim, so a
 worker that has lost the run can neither replace nor remove its successor's model.
 
-The model of a hidden trial has another name until the service moves it. So no edit of the database can make it a model
-that is served.
+The model of a hidden trial has another file name until the service publishes it. So nobody can have the model served by
+editing the database.
 """
 
 from __future__ import annotations

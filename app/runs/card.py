@@ -1,9 +1,9 @@
-"""The privacy card as sections of tables, the common source of its Markdown and its page.
+"""The privacy card as sections of tables. Its Markdown and its page are both made from these sections.
 
 `card_summary.py` makes the first page, for decision makers; this module makes the appendix.
 
-The appendix has every value of the card, in words that both renderings only escape. Long lists of numbers are shortened
-to their length and ends; the JSON has all numbers.
+The appendix has every value of the card in words. The Markdown and the page only escape these words. Long lists are
+shortened to their length and their first and last numbers; the JSON has all numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAYERS = {
 }
 
 
-#: The position of the first score. The fields before it say which rows were scored, and how many.
+#: The position of the first score in `MetricBody`. The fields before it say which rows were scored, and how many.
 _FIRST_SCORE = list(MetricBody.model_fields).index("records") + 1
 _SCORED = (
     "Computed from the released model and from rows that are public: they cost no privacy, and tell no more of private "
@@ -348,7 +348,7 @@ def _registry(report: PrivacyReport) -> Section:
 
 
 def _said_by(report: PrivacyReport) -> tuple[str, ...]:
-    """Name who answered the operator's questions, if anybody did."""
+    """Return a sentence about who answered the operator's questions, if anybody did."""
     said = report.deployment
     if said is None:
         return ()
@@ -357,6 +357,6 @@ def _said_by(report: PrivacyReport) -> tuple[str, ...]:
 
 
 def _open(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the points that no service can know, on one line."""
+    """Return a sentence that lists the points which the operator has not answered, if there are any."""
     found = ", ".join(names)
     return (f"The operator of the service has not said: {found}.",) if found else ()

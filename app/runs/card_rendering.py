@@ -10,7 +10,7 @@ from app.web import pages
 
 PAGE_STYLES = ("colours.css", "page.css")
 
-# The characters that mean something in Markdown or HTML anywhere in a line, and the beginnings of addresses.
+# Characters that have a meaning in Markdown or HTML anywhere in a line, and the beginnings of web addresses.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$@]|(?<!\w)_|_(?!\w)|&(?=[#\w])|://|(?<=www)\.", re.IGNORECASE)
 # The beginnings that would make a line of Markdown something other than text.
 _LINE_START = re.compile(r"^(\d*)([-+#=.)])")
@@ -41,7 +41,7 @@ def _section(section: Section) -> list[str]:
 
 
 def _cell(cell: Cell) -> str:
-    # Renderers of tables disagree about an escaped bar in a code span, which formulas contain.
+    # Formulas may contain bars, and renderers of tables disagree about an escaped bar in a code span.
     return _code(cell.text) if cell.is_code and "|" not in cell.text else _text(cell.text)
 
 

@@ -17,7 +17,8 @@ from app.runs.card_parts import Section, fact_table
 from app.runs.guarantee import bounds_of
 from app.runs.report_schemas import PrivacyReport
 
-#: Up to the first share of right guesses, an attacker learns almost nothing; beyond the second, the limit is weak.
+#: Limits on an attacker's share of right guesses. Up to the first, the attacker learns almost nothing. Above the
+#: second, the protection is weak.
 _ALMOST_THE_SAME, _WEAK = 0.6, 0.8
 
 
@@ -83,7 +84,7 @@ def _promise(share: float | None, protected: str) -> str:
 
 
 def _protected(report: PrivacyReport) -> str:
-    """Return in words whose participation is protected."""
+    """Return words for the person or the rows whose participation is protected."""
     if isinstance(report.achieved, AchievedOfGroupsBody):
         return f"any {report.achieved.group_size} {report.privacy_unit}s together"
     return f"any one {report.privacy_unit}"
@@ -123,7 +124,7 @@ def _not_covered(report: PrivacyReport) -> list[str]:
 
 
 def _several(unit: str) -> str:
-    """Describe who is less protected than one unit."""
+    """Describe who is less protected than one unit, such as a household."""
     if unit == "person":
         return "Several persons together: a household is protected less than each of its members."
     return (

@@ -1,7 +1,7 @@
 """The charge of a run or a sweep: its reservation, compared with the entries that made it, and settled by them.
 
-A reservation's row says what a commit charges. Somebody who can write to the database could lower it during a training,
-and the books would then have the lower charge for ever.
+A reservation's row says what a commit charges. Somebody who can write to the database could lower that amount during a
+training, and the ledger would then have the lower charge for ever.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app.reservations import service as reservations
 
 
 class ChargeAltered(Exception):
-    """The row of a reservation is not what its entries say."""
+    """The row of a reservation differs from its entries."""
 
 
 def as_entered(session: Session, vouched: Vouched, budget_id: str, reservation_id: str) -> tuple[History, Known]:
@@ -33,7 +33,7 @@ def as_entered(session: Session, vouched: Vouched, budget_id: str, reservation_i
 
     Args:
         session: The session of ``vouched``.
-        vouched: Knows the end of the budget's chain that the fence has.
+        vouched: Reads entries up to the last one that the fence knows. The fence is a record outside of the database.
         budget_id, reservation_id: The budget and the reservation.
 
     Raises:
@@ -64,11 +64,12 @@ def resolve(
         context: The process's context.
         reservation_id: The reservation.
         command: The command that resolves it. A commit without a part charges what the entries say.
-        ends: The ends that the fence has, the budget's among them, from before the session; None to compare nothing.
+        ends: The last hashes of the chains, including the budget's, as the fence had them before the session. None to
+            compare nothing.
 
     Raises:
-        ChargeAltered: its row differed, or a commit was denied, which never happens to a started reservation. Nothing
-            was written.
+        ChargeAltered: its row differed, or a commit was denied. A commit of a started reservation is never denied.
+            Nothing was written.
         Problem: the denial of a release. Nothing was written.
     """
     with session.begin_nested():

@@ -1,4 +1,5 @@
-"""The folder of checkpoints, with which a run continues after its worker was lost. They are as secret as the data.
+"""The folder of checkpoints, from which a run continues after its worker was lost. Checkpoints are as secret as the
+data.
 
 Anybody who reads one knows the noise and can subtract it, and some algorithms keep sums of records in it without noise.
 So only the service's user can read the folder, no endpoint reads it, the files are encrypted if a data key is set, and
@@ -10,8 +11,8 @@ they are removed when their run has ended.
 The second file holds the key of the noise of a trial's score (`app.runs.score_keys`).
 
 Each claim of a run writes a file of its own, named by its epoch: a worker that has lost its run without knowing it
-cannot replace its successor's file. All files of one stream are stages of the same run, so the run can continue from
-any of them, whoever wrote it.
+cannot replace its successor's file. All checkpoints of one random stream are stages of the same run, so the run can
+continue from any of them.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ class CheckpointFiles:
             self.remove(run_id)
 
     def _write(self, path: Path, content: bytes) -> None:
-        # Files are sealed even without encryption: training must not resume from a file that a disk fault changed.
+        # Files begin with an HMAC even without encryption, since training must not resume from a file that a disk fault
+        # changed.
         seal = self._seal(path, content)
 
         def write(file: IO[bytes]) -> None:
@@ -131,7 +133,7 @@ class CheckpointFiles:
 
 
 def sweep_checkpoints(context: Context) -> None:
-    """Remove files of ended runs; the next sweep tries again what fails now.
+    """Remove files of ended runs. The next sweep tries again to remove files that cannot be removed now.
 
     Models that lost claims wrote are removed first: each of them has a checkpoint beside it.
     """

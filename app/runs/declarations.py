@@ -1,7 +1,9 @@
-"""Check that a run, its data sets and its charge agree with the books, before a worker reads any row.
+"""Check that a run, its data sets and its charge agree with the ledger's entries, before a worker reads any row.
 
-Otherwise somebody who can write to the database could declare private rows public, remove a run's charge, or replace it
-by another. The books are the entries that the fence vouches for (`app.ledger.vouched`), which nobody can rewrite.
+Without this check, somebody who can write to the database could declare private rows public, or remove or replace a
+run's charge. The facts about runs and data sets are in entries of the register, and charges are in entries of budgets.
+The fence, a record outside of the database, vouches for these entries (`app.ledger.vouched`), so nobody can rewrite
+them.
 """
 
 from __future__ import annotations
@@ -31,16 +33,16 @@ from calibrators.plan import Plan
 
 
 def check(context: Context, run: Run, *, is_started: bool = False) -> None:
-    """Compare a claimed run with the books.
+    """Compare a claimed run with the ledger's entries.
 
     Args:
         context: The process's context.
         run: The run as it was claimed.
-        is_started: Whether its charge must have started, in which case an entry holds what its row said at that moment.
+        is_started: Whether its charge must have started. Then an entry holds what its row said at the start.
 
     Raises:
-        RefusedError: the run, one of its data sets or its charge contradicts the books; the plan is not the one that is
-            charged; or private data would be trained on without a charge to their root budget.
+        RefusedError: the run, one of its data sets or its charge contradicts the entries; the plan is not the one that
+            is charged; or private data would be trained on without a charge to their root budget.
         Unfenced: the database is behind its fence.
     """
     with checked(context, run, is_started=is_started):
@@ -49,9 +51,9 @@ def check(context: Context, run: Run, *, is_started: bool = False) -> None:
 
 @contextmanager
 def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator[Session]:
-    """Open a read session in whose snapshot the run, as it was claimed, agrees with the books.
+    """Open a read session in whose snapshot the run, as it was claimed, agrees with the ledger's entries.
 
-    What this session reads of the run's data sets is what was compared.
+    The session reads the same rows of the run's data sets that were compared.
 
     Raises:
         RefusedError, Unfenced: as `check`.
@@ -69,7 +71,7 @@ def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator
 
 
 class _Check:
-    """Compare rows in a session's snapshot with the books."""
+    """Compare rows in a session's snapshot with the ledger's entries."""
 
     def __init__(self, context: Context, session: Session, vouched: Vouched) -> None:
         self._context, self._session, self._vouched = context, session, vouched
@@ -98,7 +100,7 @@ class _Check:
         return charge
 
     def _check_run(self, run: Run) -> None:
-        """Compare the run with its entry. A trial of a sweep for the best has no entry and is compared with its
+        """Compare the run with its entry. A trial of a sweep for the best run has no entry, and is compared with its
         cell."""
         if not run.is_withheld:
             # The run is compared as it was claimed, since its row may have changed meanwhile.
@@ -108,7 +110,8 @@ class _Check:
         cell = None
         if sweep is not None and run.sweep_cell is not None:
             cell = sweep_repository.cell(self._session, sweep.id, run.sweep_cell)
-        # The register has no entries about trials: if it knows this run, somebody hid the run by hand.
+        # The register has no entries about trials. If it has an entry about this run, somebody changed the row to hide
+        # the run.
         if cell is None or cell.draft is None or self._vouched.told(run.id) is not None:
             raise RefusedError(DECLARATION_ALTERED)
         # A trial has no seed, since anybody who knew the seed could subtract the noise.
@@ -148,7 +151,7 @@ class _Check:
             lifecycle.check_plan(plan, known.state)
         else:
             lifecycle.check_plan_of_sweep(self._session, sweep, run, plan, known.state)
-        # The oldest entries do not name the path, since there were no trees of budgets.
+        # The oldest entries do not name the path, since there were no trees of budgets when they were written.
         path = str(details_of(history.made).get("path", history.budget_id))
         return _Charge(known.state, path.partition("/")[0])
 

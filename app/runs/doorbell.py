@@ -1,4 +1,4 @@
-"""Wake idle workers, so that a run that was just queued is taken at once and not only at the next look at the database.
+"""Wake idle workers, so that a worker takes a new run at once, without waiting for its next look at the database.
 
 Each worker process has a named pipe beside its lock, and whoever queues a run on the same machine writes to all of
 them. Nothing depends on it, because workers also look by themselves: a lost ring costs one pause, and workers on other
@@ -19,7 +19,8 @@ _SUFFIX = ".bell"
 
 
 class Doorbell:
-    """Make a worker's own bell, which lasts for the block. Several threads may wait at it; a ring wakes all of them."""
+    """The bell of one worker: a named pipe that exists for the duration of the block. Several threads may wait for it,
+    and a ring wakes all of them."""
 
     def __init__(self, data_dir: Path, worker_id: str) -> None:
         self._path = _folder(data_dir) / f"{worker_id}{_SUFFIX}"
@@ -39,7 +40,7 @@ class Doorbell:
         os.close(self._pipe)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the bell for at most so many seconds; a ring since the last wait counts."""
+        """Wait for a ring for at most so many seconds. Return at once if there was a ring since the last wait."""
         if select.select([self._pipe], [], [], seconds)[0]:
             with suppress(BlockingIOError):  # Another thread has read the ring.
                 os.read(self._pipe, 4096)

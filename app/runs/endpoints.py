@@ -60,7 +60,7 @@ def create_run(
 ) -> JSONResponse:
     """The plan is made from public sizes, its cost is reserved, and a worker process executes it.
 
-    The charge is what the plan's events cost, whatever becomes of the run once its worker has started.
+    Once its worker has started, the run is charged what the plan's events cost, however it ends.
     """
     ready: list[preparation.Preparation] = []
 
@@ -103,11 +103,11 @@ def get_run(context: CurrentContext, _: Reader, run_id: str) -> RunBody:
 def cancel_run(
     context: CurrentContext, principal: Analyst, key: IdempotencyKey, run_id: str, _request: EmptyRequest | None = None
 ) -> JSONResponse:
-    """A run that was never started gives its hold back. Any other stops soon and is charged in full: it may have drawn
-    noise.
+    """A run that was never started gives its hold back. Other runs stop soon and are charged in full, since they may
+    have drawn noise.
 
-    The charge of a sweep is settled when all its runs have ended; those that were never started lower it where the
-    budget's filter allows that.
+    The charge of a sweep is settled when all its runs have ended. Runs that were never started lower it if the budget's
+    filter allows that.
     """
 
     def command(session: Session) -> Answer:
@@ -143,7 +143,7 @@ def get_run_report(
 ) -> Response:
     """Guarantee with its convention, unit of privacy, sampler, mechanism, parameters with their theorems, charge and
     its entries in the ledger, audits, versions and caveats; point by point as NIST SP 800-226 asks, and as an entry for
-    the registry of deployments. What only the operator knows is a field that stays open.
+    the registry of deployments. Fields that only the operator can fill stay open.
 
     The page holds all that it needs, so that it can be kept, sent and printed.
     """
@@ -192,11 +192,12 @@ def get_run_model(
         ),
     ] = "json",
 ) -> Response:
-    """What the run released, with all that predictions need; `epsilond_client.load` makes them offline."""
+    """The released model with all that predictions need. `epsilond_client.load` makes predictions offline."""
     with context.database.read() as session:
         run = service.released(session, context, run_id)
         if format == "npz":
-            # The answer has the bytes, because the headers of a file answer would reveal when the file was written.
+            # The file's bytes are sent directly: the headers of a `FileResponse` would reveal when the file was
+            # written.
             disposition = {"Content-Disposition": f'attachment; filename="{run_id}.npz"'}
             content = service.model_file(session, context, run)
             return Response(content, media_type="application/octet-stream", headers=disposition)

@@ -1,4 +1,4 @@
-"""A run's evaluation on held-out rows: one release about them, which is charged before the run's first step."""
+"""A run's evaluation on held-out rows. It is one release, which is charged before the run's first step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def held_out_body(job: Job, parameters: Parameters, key: int) -> HeldOutBody:
             lost still has this key, so it releases the same sums again.
 
     Guarantees:
-        - one_key_is_one_vector: the same key has the same noise, and another key has another.
+        - one_key_is_one_vector: the same key gives the same noise, and different keys give different noise.
     """
     evaluation = job.plan.evaluation
     assert evaluation is not None, "the caller has seen to it"

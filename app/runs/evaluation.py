@@ -1,8 +1,9 @@
-"""Answers about a run to questions that others ask about deployments: the points of NIST SP 800-226, and the fields of
-the public registry.
+"""What is known about a run, arranged as two public forms ask for it: the points of NIST SP 800-226, and the fields of
+the public registry of deployments.
 
-Each answer is what the service did, or a fact of the card. What only the operator can know comes from the operator's
-answers for the budget (`app/deployments`). Without an answer it is None, a named open field, and never guessed.
+Each answer is something that the service did, or a fact of the privacy card. Facts that only the operator can know come
+from the operator's answers for the budget (`app/deployments`). If there is no answer, the field is None and is listed
+as open. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _VARIANTS = {
     "gaussian_dp": "Gaussian DP",
     "attack_risk": "A bound on membership attacks",
 }
-#: The registry's words for definitions that it has no name for.
+#: The registry's words for privacy definitions for which the registry has no name.
 _CUSTOM = {"gaussian_dp": "Custom", "attack_risk": "Custom"}
 _SEEDED = "None: the run was seeded, and protects nobody."
 
@@ -186,7 +187,7 @@ def _variant(facts: CardFacts) -> str:
 
 
 def _parameters(facts: CardFacts) -> dict[str, float | None]:
-    """Return the guarantee's numbers, each a proved bound; there are none for a run that protects nobody."""
+    """Return the numbers of the guarantee, all of them proved bounds. A run that protects nobody has none."""
     return {} if facts.seeded else {each.name: each.value for each in bounds_of(facts.achieved)}
 
 

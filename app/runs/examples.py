@@ -1,5 +1,5 @@
-"""Runs that work unchanged on a fresh server, for Swagger UI: first the shortest, then those of the algorithms'
-records."""
+"""Example runs for Swagger UI, which work unchanged on a fresh server. The shortest comes first, then come those of the
+algorithms' records."""
 
 from __future__ import annotations
 

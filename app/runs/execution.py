@@ -1,4 +1,5 @@
-"""A run's numerics in the worker: load, train, score. Nothing here writes to the ledger."""
+"""The numerical work of a run in the worker: load the rows, train, score the model. Nothing here writes to the
+ledger."""
 
 from __future__ import annotations
 
@@ -73,20 +74,20 @@ def train(
     executor: Executor,
     timetable: Timetable | None = None,
 ) -> RunResult:
-    """Carry out the plan. Once a second, the number of steps goes to the timetable of a private run, or else to the
-    database.
+    """Carry out the plan. Once a second, report the number of steps: to the timetable for a private run, and to the
+    database for others.
 
     Args:
         context: The process's context.
         job: The run.
         checkpoint: Where to continue, and where later checkpoints are kept.
-        has_stopped: Whether the worker is to stop and its work is kept.
+        has_stopped: Says whether the worker is to stop and its work is kept.
         executor: The executor that takes the steps.
         timetable: The timetable of a private run.
 
     Raises:
         RunCancelled: the run is being cancelled or was taken over, or the worker has stopped.
-        MachinesLost: it has cost too many machines their lives.
+        MachinesLost: too many machines have died while they trained it.
     """
     if timetable is not None:
         return executor.train(job, checkpoint, timetable.on_progress, lambda: timetable.is_cancelled or has_stopped())
@@ -103,15 +104,15 @@ def train(
             with context.database.write() as session:
                 cancelled = repository.record_progress(session, job.run, done) != RunState.RUNNING
         except DATABASE_FAILURES as error:
-            # A counter is not worth losing a run that is paid for: the database may be back before the end.
+            # A run that is paid for must not fail because a counter was not stored. The database may be back before the
+            # end.
             log.warning("progress_not_stored", run_id=job.run.id, error_type=type(error).__name__)
 
     return executor.train(job, checkpoint, on_progress, lambda: cancelled or has_stopped())
 
 
 def summarize(job: Job, result: RunResult, score_key: int | None, device: Device) -> dict[str, Any]:
-    """Return the part of a result that is stored besides the model file: shapes, public scores, and scores that were
-    charged.
+    """Return the part of a result that is stored in the database: shapes, public scores, and scores that were charged.
 
     Args:
         job: The run.

@@ -1,4 +1,4 @@
-"""Why runs fail: constant texts, which reveal nothing about a record."""
+"""The texts that say why runs fail. They are constant, so they reveal nothing about a record."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DECLARATION_ALTERED = {
     "it. Nothing was charged. Somebody has changed the database: `epsilond ledger verify` names the place.",
 }
 
-#: The texts that say that nothing was charged; they are not used if something was.
+#: The problems whose texts say that nothing was charged. They are not used if something was charged.
 UNCHARGED = (
     NOT_STARTED,
     HOLD_LOST,
@@ -56,7 +56,7 @@ UNCHARGED = (
 
 
 def with_charge(problem: dict[str, str], charge: str) -> dict[str, str]:
-    """Return the problem with another statement about its charge in place of "Nothing was charged"."""
+    """Return the problem with another statement in place of "Nothing was charged"."""
     return {**problem, "detail": problem["detail"].replace("Nothing was charged", charge)}
 
 

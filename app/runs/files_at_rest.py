@@ -2,11 +2,12 @@
 newest.
 
 A file is replaced while nobody else may replace it: rows under the lock of their data set, which deleting and erasing
-also take first, and a checkpoint under the lock of its run, while no worker carries out the run. So a removed file does
-not come back, and no checkpoint replaces a newer one. The copy is made before the lock is taken.
+also take first, and a checkpoint under the lock of its run, while no worker carries out the run. So a removed file
+cannot reappear, and an older checkpoint cannot replace a newer one. The encrypted copy is made before the lock is
+taken.
 
-Interrupted work is found again by the headers of the files, which name their keys; no other record is kept. Several
-processes may work at once, because each would write the same content.
+Interrupted work is found again by the headers of the files, which name their keys. There is no other record of it.
+Several processes may work at once, because each would write the same content.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from app.runs.checkpoint_files import sweep_checkpoints
 from app.settings import Settings
 from app.tables.states import RunState
 
-#: This is called with the number of files that are done, and with the number of all of them.
+#: A function that is called with the number of finished files and the total number of files.
 Reached = Callable[[int, int], None]
 
 _DATASETS, _CHECKPOINTS = "datasets", "checkpoints"
@@ -40,7 +41,7 @@ class Outcome:
 
     Attributes:
         done: The number of files that are now under the newest key.
-        left: The number of files that are not, because their runs or uploads are in progress.
+        left: The number of files that are not yet, because their runs or uploads are in progress.
         unreadable: Files that cannot be decrypted, because they were altered or their key is missing.
     """
 

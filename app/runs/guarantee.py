@@ -1,4 +1,4 @@
-"""The guarantee of what a run releases, in sentences that never promise more than the numbers."""
+"""The guarantee of a run's releases, in sentences that never promise more than the numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ACHIEVED: TypeAdapter[AnyAchievedBody] = TypeAdapter(AnyAchievedBody)
 
 
 def guarantee_of(session: Session, run: Run) -> GuaranteeBody | None:
-    """Return the guarantee of what the run releases; None if its stored plan no longer has its hash."""
+    """Return the guarantee of what the run releases; None if its stored plan no longer matches its hash."""
     plan = plan_if_intact(run)
     return None if plan is None else guarantee_body(session, run, plan)
 
@@ -80,7 +80,8 @@ def _neighbors(relation: NeighboringRelation, unit: str, group_size: int) -> str
 
 
 def of_several_rows(session: Session, run: Run, unit: str, group_size: int) -> str:
-    """Say what the guarantee means for somebody with several rows. It follows from declarations; no row is counted."""
+    """Say what the guarantee means for somebody with several rows. The text follows from declarations; no row is
+    counted."""
     dataset = None if run.dataset_id is None else datasets.find(session, run.dataset_id)
     most = None if dataset is None else dataset.rows_per_person
     if most is None and group_size > 1:
@@ -117,7 +118,8 @@ def _statement(run: Run, achieved: AnyAchievedBody, neighbors: str, reservation:
 
 
 def achieved_of(run: Run, sweep: RunSweep | None) -> AnyAchievedBody:
-    """Return what is guaranteed of the released model; if it was selected among others, what the selection costs."""
+    """Return the guarantee of the released model. For the best model of a sweep, this is the guarantee of the whole
+    selection."""
     if sweep is None or sweep.select != Select.BEST:
         return read_achieved(run.achieved)
     assert sweep.guarantee is not None, "a selection has a guarantee"
@@ -217,7 +219,7 @@ def _definition(achieved: AnyAchievedBody) -> str:
 
 
 def round_up(number: float | None) -> str:
-    """Write a number with at most six significant digits, and never below it.
+    """Write a number with at most six significant digits, rounded up.
 
     >>> round_up(1.2345644), round_up(1e-5), round_up(None)
     ('1.23457', '0.00001', 'unbounded')
@@ -225,7 +227,7 @@ def round_up(number: float | None) -> str:
     if number is None:
         return "unbounded"
     exact = Decimal(number)
-    # A double that is nearest to a short decimal stands for that decimal; only a larger number is rounded up.
+    # If the short decimal reads back as at least this double, it is kept. Only larger numbers are rounded up.
     short = Decimal(f"{number:.6g}")
     return str(short if short >= Decimal(repr(number)) else Context(prec=6, rounding=ROUND_CEILING).plus(exact))
 

@@ -1,4 +1,4 @@
-"""A claimed run with everything that its training needs, in memory, so that nothing can be missing later."""
+"""A claimed run in memory, with everything that its training needs, so that nothing can be missing later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Job:
 
     Attributes:
         run: The run's row when it was claimed.
-        plan: The run's plan; its hash is checked.
+        plan: The run's plan, whose hash was checked.
         model: What is trained, from its initial parameters.
         description: What the rows' columns mean.
         training: The rows.
@@ -67,8 +67,8 @@ class Job:
 
     @cached_property
     def rows_digest(self) -> bytes:
-        """Return the SHA-256 of the rows and of the meaning of their columns. It depends on private data, so nobody
-        sees it unkeyed."""
+        """Return the SHA-256 of the rows and of the meaning of their columns. It depends on private data, so only a
+        keyed hash of it is ever shown."""
         digest = hashlib.sha256(json.dumps(self.run.description, sort_keys=True).encode())
         for array in (self.training.features, self.training.labels, *(self.training.held_out or ())):
             digest.update(f"\n{array.dtype.str} {array.shape}\n".encode())

@@ -1,8 +1,9 @@
 """Leases on runs: every host notices a worker that dies or stalls, without using a wall clock.
 
-A claim raises the run's epoch, and every later write of the worker names it. This is enough to refuse a worker that was
-considered lost. A worker raises a counter, the heartbeat. It is considered lost if a process has seen no change of the
-counter for a certain time, on its own monotonic clock. Clocks of hosts and databases may be years off.
+A claim raises the run's epoch, and every later write of the worker names that epoch. So writes of a worker that was
+considered lost are refused. A worker raises a counter, the heartbeat. The worker is considered lost if another process
+has seen no change of the counter for a certain time, on that process's own monotonic clock. Clocks of hosts and
+databases may be years off.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Heartbeat:
     """Raise the heartbeat of a claimed run inside the block, in a thread of its own.
 
     Attributes:
-        is_lost: Whether it is known that another claim has the run. Writes are refused in any case; this only ends
-            useless work.
+        is_lost: Whether another claim is known to have the run. The worker's writes are refused in any case; this flag
+            only ends useless work.
     """
 
     def __init__(self, context: Context, claimed: Run) -> None:
@@ -63,13 +64,13 @@ class Heartbeat:
                 with self._context.database.write() as session:
                     self.is_lost = not repository.raise_heartbeat(session, self._claimed)
             except Exception as error:
-                # The database is the usual cause, and while it is away the sweep does not count the time either. After
-                # other failures the next beat may succeed; without this handler, the run would be taken for lost.
+                # Usually the database is away. The time does not count for the lease then. After other failures the
+                # next heartbeat may succeed. If the exception ended this thread, the run would be considered lost.
                 log.warning("heartbeat_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
 
 
 class LeaseWatch:
-    """Determine which leases have lapsed, from what one process saw of them on its own monotonic clock."""
+    """Find the leases that have lapsed, from what this process saw of them on its own monotonic clock."""
 
     def __init__(self, lease_s: float = LEASE_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._lease_s = lease_s

@@ -6,8 +6,9 @@ So a worker that was considered lost and comes back can neither start, nor commi
 A run that was started continues under its next claim, with the same noise and the same charge, as long as there is a
 checkpoint of its stream. It never draws other noise.
 
-A run of a sweep has no reservation of its own: its sweep's is started with the first of them, and settled when all have
-ended (`app.runs.sweep_progression`). Such a run was started if it has a stream.
+A run of a sweep has no reservation of its own. The sweep's reservation is started with the first of the sweep's runs,
+and settled when all have ended (`app.runs.sweep_progression`). A run of a sweep was started if its row names a random
+stream.
 
 Locks are taken in one order everywhere: a sweep's row, a run's, the register's, its budget's.
 """
@@ -54,7 +55,7 @@ MAX_WORKERS_LOST = 3
 
 
 def claim(context: Context, worker_id: str) -> Run | None:
-    """Take the next queued run for this worker; the charge is still only held."""
+    """Take the next queued run for this worker. Its charge is only held until it starts."""
     with context.database.read() as session:
         if not repository.has_queued(session):
             return None
@@ -67,7 +68,7 @@ def claim(context: Context, worker_id: str) -> Run | None:
 
 
 def schedule(context: Context, claimed: Run, stored: dict[str, Any], release_at: datetime) -> None:
-    """Store the schedule of a run on private data, and the time at which the end of this claim is told.
+    """Store the schedule of a run on private data, and the time at which its end is shown.
 
     Raises:
         RefusedError: the run was taken over.
@@ -93,7 +94,7 @@ def read_plan(run: Run) -> Plan:
 
 
 def check_plan(plan: Plan, charged: Reservation | ReservationState) -> None:
-    """Check that a run is about to do what is charged for it.
+    """Check that the plan of a run is the one that is charged.
 
     Raises:
         RefusedError: it is something else.
@@ -105,7 +106,7 @@ def check_plan(plan: Plan, charged: Reservation | ReservationState) -> None:
 def check_plan_of_sweep(
     session: Session, sweep: RunSweep, run: Run, plan: Plan, charged: Reservation | ReservationState
 ) -> None:
-    """Check that a run of a sweep is about to do what is charged for the sweep.
+    """Check that the plan and the score of a sweep's run are part of what the sweep's charge covers.
 
     Raises:
         RefusedError: it is something else.
@@ -116,27 +117,28 @@ def check_plan_of_sweep(
     if hashes[run.sweep_cell] != plan.plan_hash or not sweep.sweep_hash == charged.plan_hash == said:
         raise RefusedError(PLAN_REFUSED)
     if run.score_noise_multiplier != (sweep.score or {}).get("noise_multiplier"):
-        # The release of a score is charged too, and is no part of the plan.
+        # The charge also covers the release of a score, which is not part of the plan.
         raise RefusedError(PLAN_REFUSED)
 
 
 def start(
     context: Context, claimed: Run, plan: Plan, stream_id: str, steps_done: int = 0, *, mark: int | None = None
 ) -> int | None:
-    """Start the reservation: once this returns, noise of this stream may be drawn and the charge stands.
+    """Start the reservation. Once this returns, noise of this stream may be drawn, and the charge can no longer be
+    released.
 
-    A charge that has started already goes on, under the stream that it was started with.
+    If the charge has already started, the run continues, but only under the stream with which the charge was started.
 
     Args:
-        stream_id: Names the stream of randomness, whose keys are kept already.
+        stream_id: The name of the stream of randomness, whose keys are already on the disk.
         steps_done: The steps that earlier claims took under this stream.
-        mark: How many steps of this claim may draw noise before it marks more; None if it marks none.
+        mark: How many steps may draw noise before the claim marks more (`app.runs.marks`); None if it marks none.
 
     Returns:
         How many steps are marked; None if all of them count.
 
     Guarantees:
-        - one_charge_is_one_stream: a charge that has started is refused to every other stream.
+        - one_charge_is_one_stream: once a charge has started with one stream, every other stream is refused.
 
     Raises:
         RefusedError: the run was cancelled or taken over, its hold is lost, it was started with another stream, or it
@@ -188,12 +190,14 @@ def _start_charge_of_sweep(
     if sweep.started_at is None:
         sweep.started_at = context.clock()
         if sweep.release_at is not None:
-            # The time was counted from the request, but a sweep that waits in the queue hides no trials meanwhile.
+            # The release time was counted from the request. It is counted from the start instead, because a sweep makes
+            # no trials while it waits in the queue.
             sweep.release_at = sweep.started_at + max(sweep.release_at - sweep.created_at, _time_of_trials(sweep, run))
 
 
 def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
-    """Return how long all trials take one after the other. It is a public time, whatever number of trials is drawn."""
+    """Return how long all trials take one after the other. This time is public, since it does not depend on the number
+    of trials drawn."""
     if first.schedule is None or sweep.trials is None:
         return timedelta(0)
     trials = max(1, quantile_of(law_of(sweep.trials)))
@@ -221,8 +225,8 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
     """End a run and settle its charge.
 
     Returns:
-        False if nothing of the run is released: either another claim has the run, and nothing was written; or its
-        charge is not what was entered, and the run has failed.
+        False if nothing of the run is released. Either another claim has the run, and nothing was written; or its
+        charge differs from the ledger's entries, and the run has failed.
     """
     ends = {} if claimed.budget_id is None else fence_of(context).heads([claimed.budget_id])
     if ending.state != RunState.SUCCEEDED:
@@ -232,10 +236,11 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
         assert run is not None, "runs are never deleted"
         if not _is_held(run, claimed):
             if run.epoch == claimed.epoch and run.state == RunState.SUCCEEDED:
-                return True  # ended by this very call, repeated because its answer was lost
+                return True  # this call ended the run before, but its answer was lost
             log.warning("run_taken_away", run_id=run.id, epoch=claimed.epoch)
             return False
-        # The claim was compared with the register; later changes of the row were not, so they are undone.
+        # The run was compared with the register as it was claimed. Later changes of the row were not compared, so they
+        # are undone.
         run.is_withheld = claimed.is_withheld
         if ending.result is not None:
             run.result, run.steps_done = ending.result, run.steps_total
@@ -260,7 +265,7 @@ def hand_back(context: Context, claimed: Run) -> None:
 
 
 def give_up_runs_of(context: Context, worker_id: str, *, was_told_to_stop: bool = False) -> int:
-    """Settle what a worker that is gone left behind, and return how many runs there were."""
+    """Settle the runs of a worker that is gone, and return how many runs there were."""
     with context.database.read() as session:
         ids = [lease.run_id for lease in repository.leases(session) if lease.worker_id == worker_id]
     rests = {run_id: marks.rest(context, run_id) for run_id in ids}
@@ -273,7 +278,8 @@ def give_up_runs_of(context: Context, worker_id: str, *, was_told_to_stop: bool 
 
 
 def take_over(context: Context, lease: Lease) -> bool:
-    """Take a run from a worker whose lease has lapsed; False if the worker has been heard of since, or is writing."""
+    """Take a run from a worker whose lease has lapsed. Return False if the worker has shown life since, or is
+    writing."""
     rest = marks.rest(context, lease.run_id)
     with context.database.write() as session:
         run = repository.find_unchanged(session, lease)
@@ -291,7 +297,8 @@ def _is_held(run: Run, claimed: Run) -> bool:
 def _give_up(
     session: Session, context: Context, run: Run, rest: Rest | None, *, was_told_to_stop: bool = False
 ) -> None:
-    """Leave a run that lost its worker to another worker, unless the run itself seems to kill its workers."""
+    """Leave a run that lost its worker to another worker, unless so many workers were lost that the run seems to be the
+    cause."""
     log.warning("worker_lost", run_id=run.id, worker_id=run.worker_id, epoch=run.epoch)
     if not was_told_to_stop:
         run.workers_lost += 1
@@ -299,7 +306,7 @@ def _give_up(
 
 
 def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest | None) -> None:
-    """Queue a run again if that cannot make a second release; otherwise settle it."""
+    """Queue a run again if it then cannot release anything twice. Otherwise settle it."""
     if run.state == RunState.CANCELLING:
         settle(session, context, run, Ending(RunState.CANCELLED, rest=rest))
     elif run.workers_lost < MAX_WORKERS_LOST and _can_go_on(session, context, run):

@@ -1,4 +1,4 @@
-"""Liveness of worker processes: each holds the lock of a file of its own as long as it lives.
+"""Liveness of worker processes: each worker holds the lock of its own file as long as it lives.
 
 The operating system releases the lock when the process ends, however it ends. So a reused process id, a zombie, or
 another container with the same host name cannot be mistaken for a living worker.
@@ -34,7 +34,7 @@ def alive(data_dir: Path, worker_id: str) -> Iterator[None]:
 
 
 def dead_workers(data_dir: Path) -> list[str]:
-    """Return the dead workers whose file is left in this folder; workers elsewhere are not known here."""
+    """Return the dead workers whose file is left in this folder. Workers of other folders are unknown here."""
     return [path.stem for path in _path(data_dir, "").parent.glob("*.lock") if has_died(data_dir, path.stem)]
 
 
@@ -44,7 +44,8 @@ def living_workers(data_dir: Path) -> int:
 
 
 def has_died(data_dir: Path, worker_id: str) -> bool:
-    """Return whether the worker's file is in this folder and no longer locked; workers elsewhere never count."""
+    """Return whether the worker's file is in this folder and no longer locked. Workers of other folders never count as
+    dead."""
     try:
         file = _path(data_dir, worker_id).open("r+")
     except FileNotFoundError:

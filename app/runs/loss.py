@@ -1,8 +1,9 @@
-"""Acknowledge a loss: enter it, charge what may have happened in the lost time, and begin a new life of the ledger.
+"""Acknowledge that the database has lost entries, for example after a restore: enter the loss, charge what may have
+happened in the lost time, and begin a new life of the ledger.
 
-The database does not show what was lost. The fence knows which budgets lost entries, and how many, but not what these
-entries said. So every reservation of such a budget that waits to be started may have been started in the lost time, and
-is treated as started. No book has what was reserved and released after the copy was made.
+The database does not show what was lost. The fence, a record outside of the database, knows which budgets lost entries
+and how many, but not what these entries said. So every pending reservation of such a budget may have been started in
+the lost time, and is treated as started. Anything that was both reserved and released in the lost time is unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ RUN_LOST = {
 
 
 class NothingToAcknowledge(Exception):
-    """There is no loss, or none that a new life would repair; the message says which."""
+    """There is no loss, or the loss is one that a new life would not repair. The message says which."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Acknowledged:
 
 
 def acknowledge(context: Context, reason: str) -> Acknowledged:
-    """Continue with the database as it is.
+    """Enter the loss of entries, and continue with the database as it is.
 
     Guarantees:
         - what_may_have_started_is_held: in a budget that lost entries, no reservation is released.
@@ -80,7 +81,7 @@ def acknowledge(context: Context, reason: str) -> Acknowledged:
 
     Args:
         context: The process's context. Servers and workers may run, because they serve nothing.
-        reason: The reason, for every later reader.
+        reason: The reason for the loss, which every later reader of the ledger sees.
 
     Raises:
         NothingToAcknowledge: the database is not behind, or the fence belongs to another ledger.
@@ -111,7 +112,7 @@ def acknowledge(context: Context, reason: str) -> Acknowledged:
 
 
 def _in_json(loss: Loss) -> dict[str, Json]:
-    """Return the known facts about the loss in the form that is stored for ever."""
+    """Return the known facts about the loss as JSON, which is stored for ever."""
     return {
         "cause": str(loss.reason),
         "missing": None
@@ -146,8 +147,8 @@ def _end_runs(session: Session, context: Context) -> int:
 
 
 def _starts(session: Session, loss: Loss) -> list[Instruction]:
-    """Return the reservations that wait to be started in budgets that lost entries, or in all budgets if nobody knows
-    which."""
+    """Return commands that start the pending reservations of budgets that lost entries. If nobody knows which budgets
+    these are, return commands for all budgets."""
     waiting = select(Reservation.id).where(Reservation.state == ReservationStatus.PENDING).order_by(Reservation.id)
     if loss.acknowledged is not None:
         lost: Collection[str] = [each.budget_id for each in loss.missing]

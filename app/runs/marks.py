@@ -1,7 +1,9 @@
-"""Marks say how many steps of a private run may have drawn noise, so that the others may be given up.
+"""Marks say how many steps of a private run may have drawn noise, so that the cost of the other steps can be given
+back.
 
-A mark is written before its steps draw noise. It follows from public times alone, because the charge of a cancelled run
-shows it. It is ahead of the schedule, and a faster worker waits for it. Without marks every step counts.
+A mark is written before its steps draw noise. The charge of a cancelled run shows the last mark, so marks follow from
+public times alone. A mark is ahead of the schedule, and a faster worker waits for the next mark. Every step of a run
+without marks counts.
 """
 
 from __future__ import annotations
@@ -22,19 +24,20 @@ from app.reservations.service import get_reservation
 from app.tables.runs import MarkedSteps, Run
 from calibrators.plan import plan_from_canonical
 
-#: A mark is this many intervals of the schedule ahead: one until the next mark is written, and one by which that may be
-#: late.
+#: A mark is this many intervals of the schedule ahead: one interval until the next mark is written, and one more
+#: because that may be late.
 INTERVALS_AHEAD = 2
 
 
 def begin(session: Session, run: Run, steps: int | None) -> None:
-    """Mark steps of a charge that starts in this transaction; None if the executor does not report before each step."""
+    """Mark the first steps of a charge that starts in this transaction. With None, which means that the executor does
+    not report before each step, nothing is marked and all steps count."""
     if steps is not None:
         session.add(MarkedSteps(run_id=run.id, steps=max(1, steps)))
 
 
 def go_on(session: Session, run: Run, steps: int | None) -> None:
-    """Mark steps for a later claim, never fewer than before; with None, all steps count from now on."""
+    """Mark steps for a later claim, never fewer than before. With None, all steps count from now on."""
     marked = of(session, run.id)
     if marked is None:
         return
@@ -45,7 +48,7 @@ def go_on(session: Session, run: Run, steps: int | None) -> None:
 
 
 def raise_to(session: Session, run: Run, steps: int) -> None:
-    """Mark more steps."""
+    """Raise the mark of a run to this number of steps."""
     session.execute(update(MarkedSteps).where(MarkedSteps.run_id == run.id).values(steps=steps))
 
 
@@ -67,7 +70,7 @@ class Permits:
         self._changed = threading.Condition()
 
     def give(self, marked: int) -> None:
-        """Allow more steps, whose mark is in the database."""
+        """Allow steps up to a mark that is already in the database."""
         with self._changed:
             self.marked = marked
             self._changed.notify_all()
@@ -89,7 +92,7 @@ class Rest:
     """The steps that a run gives up if it ends early.
 
     Attributes:
-        marked: The number of marked steps when the worth of the others was computed.
+        marked: The number of marked steps when the worth of the other steps was computed.
         kept: The events of the marked steps.
         given_up: What is given back for the other steps.
     """
@@ -103,7 +106,7 @@ def rest(context: Context, run_id: str) -> Rest | None:
     """Compute what a run that ends early gives up. This takes time, so it happens before the end is written.
 
     Returns:
-        None if all of its steps count, or the others are worth nothing.
+        None if all steps of the run count, or if the steps that do not count are worth nothing.
     """
     with context.database.read() as session:
         run, marked = session.get(Run, run_id), of(session, run_id)

@@ -1,4 +1,4 @@
-"""Make the schedule of a private run from public numbers and from the speed of this machine on dummy rows.
+"""Make the schedule of a private run from public numbers and from this machine's speed on dummy rows.
 
 The margin is a compromise: with a smaller one, runs are late if the machine is a little slower than when it was
 measured; with a larger one, everybody waits.
@@ -21,14 +21,16 @@ from app.tables.runs import Run
 
 #: The safety factor by which measured times are multiplied.
 MARGIN = 1.25
-#: The larger factor for reading, which is the only part whose time grows with the rows, and should hardly ever be late.
+#: The factor for reading. It is larger, since reading is the only part whose time grows with the number of rows, and it
+#: should hardly ever be late.
 READING_MARGIN = 2.0
-#: The seconds that transactions and files take, however small they are.
+#: The seconds that are added for transactions and files: when a claim begins, and when it ends.
 LOADING_ALLOWANCE_S, ENDING_ALLOWANCE_S = 0.25, 0.2
 
 
 def schedule_for(context: Context, run: Run, executor: Executor) -> Schedule | None:
-    """Return the schedule of a claimed run: the one that it has, or a new one. None if its data are public.
+    """Return the schedule of a claimed run. This is the schedule that the run already has, or a new one. None if its
+    data are public.
 
     All trials of a sweep that releases the best one have the same schedule, which is as long as the longest cell needs.
     """

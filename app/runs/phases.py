@@ -1,8 +1,9 @@
-"""The phases of one claim of a run, as spans of a trace of their own, with a link to the request that began the run.
+"""Trace spans of the phases of one claim of a run. They have their own trace, with a link to the request that created
+the run.
 
-They are recorded after the claim has ended, from times that were noted on the way. For a private run, these are its
-public times (`app.runs.timetable`) in whole seconds, like all its stored times, and it has the same phases whatever
-happened in them. So neither the spans nor the time of sending them depend on a private row.
+Spans are recorded after the claim has ended, from times that were noted before. For a private run, these are its public
+times (`app.runs.timetable`) in whole seconds, like all its stored times. It has the same phases whatever happened in
+them. So neither the spans nor the time of sending them depend on a private row.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from app.kit import spans
 from app.tables.runs import Run
 
-#: Units of OpenTelemetry's clock per second.
+#: OpenTelemetry's clock counts nanoseconds; this is their number in a second.
 NANOSECONDS = 10**9
 
 

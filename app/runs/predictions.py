@@ -1,7 +1,7 @@
-"""Predict rows in a request, which are then forgotten, or in a file, with a released model.
+"""Predict rows with a released model. The rows are in a request, and are then forgotten, or in a file.
 
-Everybody who may have the model may predict with it, and could also do so elsewhere: a prediction is post-processing
-and costs nothing. The rows may be anybody's, so no log line, table, file or error message contains a cell of them.
+Everybody who may have the model may also predict with it: a prediction is post-processing and costs no privacy. The
+rows may be anybody's, so no log line, table, file or error message contains a cell of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.tables.runs import Run
 from trainer.models import TASKS, Model, Parameters, Task
 from trainer.scores import row_blocks
 
-#: The most rows times classes of an answer, which then stays below a few megabytes.
+#: The largest number of rows times classes in an answer. It keeps answers below a few megabytes.
 MOST_PROBABILITIES = 100_000
 
 
@@ -101,7 +101,7 @@ class Predictor:
 
 
 def predict(context: Context, run: Run, request: PredictionRequest) -> PredictionsBody:
-    """Predict the rows when it is the caller's turn at the cores.
+    """Predict the rows once the processor is free for the caller.
 
     Args:
         context: The process's context.
@@ -109,8 +109,8 @@ def predict(context: Context, run: Run, request: PredictionRequest) -> Predictio
         request: Rows with the declared columns.
 
     Raises:
-        Problem: 422 that points at columns and cells that do not fit, without showing their values; 429 or 503 if the
-            cores are busy.
+        Problem: 422 with pointers to the columns and cells that do not fit, without their values; 429 or 503 if the
+            processor is busy.
     """
     predictor = Predictor.of_run(context, run)
     data = predictor.data

@@ -1,4 +1,4 @@
-"""Preparation of a run without a transaction: its data are described, its plan is calibrated, checked and priced."""
+"""Prepare a run without writing to the database: describe its data, and calibrate, check and price its plan."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Price:
         plan_hash: str | None = None,
         dataset: ChargedData | None = None,
     ) -> Asked:
-        """Return the command that reserves the price until a worker takes the run."""
+        """Return the command that holds the price in the budget until a worker takes the run."""
         until = timedelta(seconds=QUEUE_HOLD_S)
         return Asked(self.budget_id, self.events, purpose, until, self.charge_delta, run_id, plan_hash, dataset)
 
@@ -107,7 +107,7 @@ def prepare(context: Context, request: RunRequest, principal: Principal = SERVIC
     """Prepare a run: its data's description, its model, its plan and its price.
 
     Raises:
-        Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
+        Problem: 422 with a pointer to the field that is malformed or does not fit; 404 for an unknown data set.
     """
     if request.certificate and request.budget_id is None:
         detail = (
@@ -211,7 +211,7 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
 
 
 def _relation_of_budget(session: Session, request: RunRequest) -> NeighboringRelation | None:
-    """Return the budget's relation, which is that of a run that names none."""
+    """Return the budget's neighbouring relation. A run that names no relation uses it."""
     if request.budget_id is None:
         return None
     return NeighboringRelation(ledger.get_budget(session, request.budget_id).neighboring_relation)
@@ -232,7 +232,8 @@ def _no_step_size(calibration: Calibration, model: Model, request: RunRequest) -
 
 
 def columns_of(request: RunRequest, ready: Preparation) -> dict[str, Any]:
-    """Return the columns of the request and of the plan. They are the same for all runs of one cell of a sweep."""
+    """Return the columns of a run's row that hold the request and the plan. They are the same for all runs of one cell
+    of a sweep."""
     plan = ready.calibration.plan
     return {
         "algorithm": plan.algorithm,

@@ -30,7 +30,7 @@ from trainer.devices import DeviceUnusable, cuda_device
 
 
 def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
-    """Work until told to stop; the exit status is 1 after a fault, which is logged without its message."""
+    """Work until told to stop. After a fault, which is logged without its message, the exit status is 1."""
     settings = Settings()
     configure_logging(settings.log_level, settings.log_format)
     told_to_stop = threading.Event()
@@ -62,7 +62,7 @@ def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
 
 
 def executor_for(settings: Settings) -> AbstractContextManager[Executor]:
-    """Make the executor that the settings name; it is closed at the end of the block.
+    """Make the executor that the settings name, and close it at the end of the block.
 
     Raises:
         DeviceUnusable: the settings name a device that is missing, or whose arithmetic is not what private runs need.

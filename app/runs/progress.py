@@ -1,7 +1,7 @@
-"""The progress of runs for all listeners, with one look at the table each second, however many listeners there are.
+"""The progress of runs for all listeners. The table is read once a second, however many listeners there are.
 
-It shows only what `GET /v1/runs/{id}` answers: states and counters, at most one message a second. A slow listener finds
-the newest state when it looks; nothing is queued for it meanwhile.
+Messages contain only what `GET /v1/runs/{id}` answers: states and counters. A listener gets at most one message a
+second. No messages are queued for a slow listener, which next gets the newest state.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ProgressFeed:
             listener.end()
         self._listeners[listener] = principal_id
         if self._task is None:
-            # The task starts in an empty context, since its log lines belong to no single request.
+            # The task starts in an empty context, since its log lines do not belong to one request.
             self._task = asyncio.create_task(self._look(), context=contextvars.Context())
         try:
             yield listener
@@ -200,7 +200,7 @@ class ProgressFeed:
                 log.warning("progress_not_read", error_type=type(error).__name__)
                 continue
             except Exception as error:
-                # The next look may succeed, and without this task no listener would hear anything more.
+                # The next look may succeed. If this task ended, no listener would get another message.
                 log.error("progress_failed", error_type=type(error).__name__, raised_at=stack_lines(error))
                 continue
             for listener in self._listeners:

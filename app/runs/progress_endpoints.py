@@ -80,7 +80,8 @@ async def _feed(request: Request) -> ProgressFeed:
 async def _listening(
     context: CurrentContext, principal: Reader, feed: Annotated[ProgressFeed, Depends(_feed)], run_id: str
 ) -> AsyncIterator[Listener]:
-    # This runs before the first byte, so that 404 and 429 can be sent; the place is given up at the end of the stream.
+    # This runs before the first byte is sent, so that a 404 or 429 is still possible. The listener's place is given up
+    # at the end of the stream.
     message = await run_in_threadpool(_now, context, run_id)
     with feed.listen(message, principal.id) as listener:
         yield listener

@@ -103,7 +103,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
 def model_card(session: Session, run: Run) -> ModelCard | None:
     """Return the part of a released model's card that never changes; None if the stored plan has another hash.
 
-    Only `privacy_report` has what may change: answers of the operator, audits, proofs, names and budgets.
+    Only `privacy_report` has the facts that may change: answers of the operator, audits, proofs, names and budgets.
     """
     plan = plan_if_intact(run)
     return None if plan is None else _model_card(session, run, plan)
@@ -151,7 +151,7 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
         dataset_id=run.dataset_id,
         version=run.dataset_version,
         name=None if stored is None or stored.deleted_at is not None else stored.name,
-        public=stored is None or stored.is_public,  # rows in a request are public
+        public=stored is None or stored.is_public,  # rows that come in a request are public
         declared_size=description.declared_size,
         held_out_size=description.held_out_size,
         capacity=description.capacity,
@@ -160,7 +160,7 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
 
 def _deployment(session: Session, budget_id: str) -> DeploymentBody | None:
     said = deployments.nearest(session, budget_id)
-    # The card names no people, since cards are passed on; readers of the budget can see who they are.
+    # Cards are passed on, so they do not say who gave the answers. Readers of the budget can see that.
     return None if said is None else DeploymentBody.of(said, budget_id, None)
 
 

@@ -60,7 +60,7 @@ class DataSummary(Schema):
 
 
 class BudgetSummary(Schema):
-    """The budget that paid: what it counts, and its present limit."""
+    """The budget that paid: its unit and its present limit."""
 
     id: Identifier
     name: str
@@ -70,7 +70,7 @@ class BudgetSummary(Schema):
 
 
 class EntrySummary(Schema):
-    """An entry of the ledger about the run's reservation; its hash covers all of it, and the entry before."""
+    """An entry of the ledger about the run's reservation. Its hash covers the entry and the one before."""
 
     id: str
     kind: str
@@ -82,7 +82,7 @@ class EntrySummary(Schema):
 
 
 class CertificateSummary(Schema):
-    """A certificate of the charge, verified before it was kept, and what it states."""
+    """A certificate of the charge, and what it states. It was verified before it was kept."""
 
     epsilon: float = Field(description="The events of the charge have at most this epsilon.")
     delta: float = Field(description="The delta at which they have it.")
@@ -91,7 +91,7 @@ class CertificateSummary(Schema):
 
 
 class LedgerSummary(Schema):
-    """The charge as it stands in the books."""
+    """The charge as it is in the ledger."""
 
     reservation_state: str
     purpose: str
@@ -106,7 +106,7 @@ class LedgerSummary(Schema):
 
 
 class Layer(StrEnum):
-    """A layer of the pyramid of NIST SP 800-226: each one rests on those below."""
+    """A layer of the pyramid of NIST SP 800-226; each layer rests on those below."""
 
     GUARANTEE = "guarantee"
     """What is promised, and to whom: parameters, unit, relation."""
@@ -117,7 +117,7 @@ class Layer(StrEnum):
 
 
 class EvaluationPoint(Schema):
-    """A point of NIST SP 800-226, and what this service knows of it."""
+    """A point of NIST SP 800-226, and what this service knows about it."""
 
     layer: Layer
     section: str = Field(description="Section of NIST SP 800-226 (2025).")
@@ -133,7 +133,7 @@ class RegistryField(Schema):
 
 
 class SweepSummary(Schema):
-    """The sweep that the run belongs to: what was charged, and what is guaranteed, is the sweep's."""
+    """The sweep of the run: the charge and the guarantee are those of the whole sweep."""
 
     id: Identifier
     select: str = Field(description="all: every run is released. best: only this one.")

@@ -16,7 +16,7 @@ from app.tables.states import ENDED, IN_PROGRESS, RunState, Select
 
 @dataclass(frozen=True)
 class Lease:
-    """The visible signs of a worker that holds a run: its claim and the number of its heartbeats since."""
+    """What others see of a worker that holds a run: the number of its claim and the counter of its heartbeats."""
 
     run_id: str
     worker_id: str
@@ -24,7 +24,7 @@ class Lease:
     heartbeat: int
 
 
-# A sweep for the best releases the best run only, whatever the flags of its trials say.
+# A sweep for the best run releases only that run, whatever the flags of its trials say.
 _IS_RELEASED = Run.sweep_id.is_(None) | (
     select(RunSweep.id)
     .where(RunSweep.id == Run.sweep_id, (RunSweep.select == Select.ALL) | (RunSweep.best_run_id == Run.id))
@@ -103,8 +103,8 @@ def leases(session: Session) -> list[Lease]:
 
 
 def find_unchanged(session: Session, lease: Lease) -> Run | None:
-    """Return and lock the run if its lease is still the one that was seen; None if it is not, or while somebody else
-    has the lock."""
+    """Return and lock the run if its lease has not changed since it was seen. None if the lease has changed, or while
+    somebody else has the lock."""
     statement = (
         select(Run)
         .where(

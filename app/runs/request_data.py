@@ -1,4 +1,4 @@
-"""The data that a request for a run names: what is declared of them, and whether the run may use them."""
+"""The data that a request for a run names: their declaration, and whether the run may use them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trainer.models import TASKS, Task
 
 
 def describe(session: Session, request: RunRequest) -> tuple[DataDescription, int | None]:
-    """Return what is declared of the data, and the version that is trained on, which is None for public data.
+    """Return the declaration of the data and the version on which to train. The version is None for public data.
 
     Raises:
-        Problem: 422 if the request names no data set or several, or a version of rows that have none; 404 for an
+        Problem: 422 if the request names no data set or several, or a version of data that have no versions; 404 for an
             unknown data set.
     """
     if (request.dataset_id is None) == (request.dataset is None):

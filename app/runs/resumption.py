@@ -1,8 +1,8 @@
 """The beginning of a claim of a run: a new random stream, or the point where the last claim was lost.
 
-The order of these steps makes a run one release. First the keys of the stream are on the disk. Then the charge starts,
-and the start writes the stream's name beside it. Then noise is drawn. So a worker that finds a started charge also
-finds its keys and draws the same noise again; with any other stream it is refused.
+The order of these steps ensures that a run releases only once. First the keys of the stream are written to the disk.
+Then the charge starts, and the stream's name is stored with it. Then noise is drawn. So a worker that finds a started
+charge also finds its keys and draws the same noise again. Any other stream is refused.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class Keeper:
 
     A checkpoint of the last step is kept as well if the claim does not end with it (``keeps_last``).
 
-    When a checkpoint is due depends only on the clock, the number of steps and the order to stop.
+    Whether a checkpoint is due depends only on the clock, the number of steps and the order to stop.
 
     Attributes:
         has_stopped: Whether the worker is to stop and its work is kept.
-        score_key: As `Beginning` has it.
+        score_key: The key of the noise of the trial's score or of the evaluation, as in `Beginning`.
     """
 
     def __init__(
@@ -130,7 +130,8 @@ class Keeper:
         try:
             self._files.write(run.id, self._beginning.stream_id, run.epoch, content)
         except OSError as error:
-            # The run is paid for, and can go on from an earlier checkpoint.
+            # The run is paid for and must not fail for this. It can continue from an earlier checkpoint if its worker
+            # is lost.
             log.warning("checkpoint_not_kept", run_id=run.id, error_type=type(error).__name__)
         self._kept_at = self._clock()
         self.has_stopped = self._is_stopping
@@ -146,7 +147,7 @@ def _steps(run_id: str, binding: Binding, content: bytes) -> int | None:
 
 
 def _data_tag(context: Context, job: Job) -> str:
-    """Return a keyed hash of the rows. The same noise on other rows would make a second release, from which the rows
-    could be told apart."""
+    """Return a keyed hash of the rows. If the same noise were added to other rows, the difference of the two releases
+    would reveal how the rows differ."""
     bound = json.dumps(job.run.model, sort_keys=True).encode() + job.rows_digest
     return context.keyed_hash("checkpoint", bound)

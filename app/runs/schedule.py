@@ -1,4 +1,4 @@
-"""The schedule of a private run: when its training begins, what its progress shows, when its end is shown.
+"""The schedule of a private run: when its training begins, what progress is shown, and when its end is shown.
 
 This module is pure. The schedule follows from public numbers, and determines every visible time of a private run. A run
 that is ready earlier waits. A run that is late ends at the next multiple of a public interval.
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: Once a run is late, each interval lasts at least the whole time of the run divided by this, and at least as long as
-#: the setting says.
+#: The interval of a late run is the whole time of the run divided by this number, rounded up to a multiple of the usual
+#: interval.
 LATE_PARTS = 20
 
 
@@ -37,7 +37,7 @@ class Schedule:
     checkpoint_steps: int
 
     def bound_s(self, first: int = 0) -> float:
-        """Return the time from the start of a claim that begins at step ``first`` to the end of its run.
+        """Return the time that a claim which begins at step ``first`` needs, from its start to the end of the run.
 
         >>> Schedule(steps=100, loading_s=1.0, step_s=0.5, ending_s=0.7, interval_s=1.0, checkpoint_steps=10).bound_s()
         52.0
@@ -46,12 +46,12 @@ class Schedule:
 
     @property
     def late_interval_s(self) -> float:
-        """Return the interval at whose multiples, counted from its release, a late run may end."""
+        """Return the late interval: a late run ends at a multiple of it, counted from the planned release."""
         return self._up(self.bound_s() / LATE_PARTS)
 
     def steps_at(self, seconds: float, first: int = 0) -> int:
-        """Return the largest number of steps to show, so many seconds after the start of a claim that began at
-        ``first``.
+        """Return the largest number of steps that may be shown ``seconds`` after the start of a claim that began at
+        step ``first``.
 
         >>> schedule = Schedule(100, loading_s=1.0, step_s=0.5, ending_s=0.7, interval_s=1.0, checkpoint_steps=10)
         >>> schedule.steps_at(3.0, first=2)
@@ -60,14 +60,14 @@ class Schedule:
         return min(self.steps, first + max(0, math.floor((seconds - self.loading_s) / self.step_s)))
 
     def first_step(self, shown: int) -> int:
-        """Return the step at which the next claim begins for others, if ``shown`` steps of the last claim were shown.
+        """Return the step at which the next claim appears to begin, if ``shown`` steps of the last claim were shown.
 
         A worker that kept to the schedule has a checkpoint of that step or of a later one.
         """
         return max(0, shown - self.checkpoint_steps)
 
     def stop_s(self) -> float:
-        """Return the time from the moment at which a worker is told to stop to the end of its part."""
+        """Return the time that a worker has from the order to stop to the end of its part of the run."""
         return self._up(self.step_s + self.interval_s / 2.0)
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Schedule:
 
 def next_multiple(seconds: float, interval_s: float) -> float:
     """Return the first multiple of the interval, at least one, that is not before ``seconds``."""
-    # The subtraction keeps a multiple that rounding has raised slightly from becoming the next one.
+    # Rounding may raise a multiple slightly. Without the subtraction, the result would then be the next multiple.
     return max(1, math.ceil(seconds / interval_s - 1e-9)) * interval_s
 
 
@@ -108,7 +108,7 @@ def seconds_to_release(bound_s: float, late_s: float, planned_s: float | None, l
 
 
 def longest(schedules: Iterable[Schedule]) -> Schedule:
-    """Return a schedule each part of which is as long as the longest of these: the trials of one selection share it.
+    """Return a schedule in which each part is as long as in the longest of these. All trials of one selection share it.
 
     The time of a trial must not reveal its cell.
     """

@@ -34,7 +34,7 @@ class EvaluationRequest(Schema):
 
 
 class RunRequest(AlgorithmChoice):
-    """A calibration whose sizes come from the data set, the model to train, and the budget that pays."""
+    """A calibration whose sizes come from the data set, with the model to train and the budget that pays."""
 
     dataset_id: Identifier | None = Field(None, description="A data set; or give `dataset` inline (only public data).")
     dataset_version: OptionalInteger = Field(
@@ -54,7 +54,8 @@ class RunRequest(AlgorithmChoice):
     test_dataset_id: Identifier | None = Field(
         None, description="A public data set of the same columns, on which the released model is scored."
     )
-    # Both are left out unless they are given, so that requests from before these fields existed stay the same.
+    # Both fields are left out of stored requests that do not give them, so that requests from before these fields
+    # existed stay the same.
     evaluation: EvaluationRequest | None = Field(
         None,
         exclude_if=lambda given: given is None,
@@ -82,8 +83,8 @@ class ProgressBody(Schema):
 
 
 class MetricBody(Schema):
-    """Scores of the released model on public rows: post-processing, they cost no privacy. null where a score does not
-    fit this task, or cannot be had."""
+    """Scores of the released model on public rows, which cost no privacy. null if a score does not fit this task, or
+    cannot be computed."""
 
     dataset_id: str | None = Field(description="null for rows that came in the request.")
     rows: Literal["test", "training"] | None = Field(
@@ -110,7 +111,7 @@ class MetricBody(Schema):
 
 
 class EstimateBody(Schema):
-    """A metric from noisy sums. Its interval covers the noise alone, and is right with probability 0.95 by itself."""
+    """A metric from noisy sums. Its interval covers the noise alone, and holds by itself with probability 0.95."""
 
     estimate: float | None = Field(description="The likely value; null if the noise hides it.")
     lower: float | None = Field(description="null where there is no lower bound.")
@@ -118,8 +119,8 @@ class EstimateBody(Schema):
 
 
 class HeldOutBody(Schema):
-    """Metrics on held-out rows, all computed from one noisy vector that was charged before it was drawn. null where one
-    does not fit this task, or cannot be had."""
+    """Metrics on held-out rows, all computed from one noisy vector that was charged before it was drawn. null if a
+    metric does not fit this task, or cannot be computed."""
 
     confidence: float = Field(description="Probability that an interval, taken alone, holds the metric on these rows.")
     noise_stddev: float = Field(description="Standard deviation of the noise on each count of rows.")
@@ -176,7 +177,7 @@ class RunProblem(Schema):
 
 
 class ProgressMessage(Schema):
-    """A stream's message about a run: a part of what `GET /v1/runs/{id}` answers."""
+    """A stream's message about a run: a part of the answer of `GET /v1/runs/{id}`."""
 
     id: Identifier
     state: RunState
@@ -242,10 +243,10 @@ class RunBody(Schema):
 
 
 def _list_of_cells(row: object) -> object:
-    """Refuse a row by names with a sentence that says what a row is.
+    """Refuse a row that is an object, with a message that says what a row must be.
 
     Raises:
-        ValueError: It is an object.
+        ValueError: the row is an object.
     """
     if isinstance(row, dict):
         raise ValueError("A row is an array of cells, not an object; `columns` gives their order.")

@@ -12,8 +12,8 @@ from trainer.exact.gaussian import RoundedGaussian
 from trainer.models import Model
 from trainer.streams import random_streams
 
-#: The unit of scores: each row adds a whole number of these. The sums are exact, so no row changes the rounding of
-#: others.
+#: The unit of scores, called a grain. Each row adds a whole number of grains, so sums are exact and no row changes the
+#: rounding of others.
 _GRAIN = 2.0**-20
 
 
@@ -24,7 +24,7 @@ def noisy_score(
     key: int,
     capacity: int | None = None,
 ) -> float:
-    """Return the noisy sum of what each training row adds, over the declared size.
+    """Return the noisy sum of the training rows' contributions, divided by the declared size.
 
     Sum and noise are whole numbers of grains, so the last digits of the score reveal nothing.
 
@@ -32,15 +32,15 @@ def noisy_score(
         job: The trial.
         parameters: The parameters of its model.
         noise_multiplier: The standard deviation of the noise on the sum; a row adds at most 1.
-        key: The key of the noise (`app.runs.score_keys`), which a trial that continues after its worker was lost still
-            has, so it releases the same score again.
+        key: The key of the noise (`app.runs.score_keys`). A trial that continues after its worker was lost still has
+            this key, so it releases the same score again.
         capacity: The public number of slots in the sum. Default: the declared size.
 
     Guarantees:
-        - each_row_adds_at_most_one: the sum changes by at most 1 with a row, whatever the row.
-        - one_key_is_one_score: the same key has the same noise, and another key has another.
-        - the_work_is_that_of_the_slots: as long as the rows fit into the slots, their number does not change how often
-          a row is predicted.
+        - each_row_adds_at_most_one: adding or removing any row changes the sum by at most 1.
+        - one_key_is_one_score: the same key gives the same noise, and different keys give different noise.
+        - the_work_is_that_of_the_slots: as long as the rows fit into the slots, the number of predictions does not
+          depend on the number of rows.
     """
     features, labels = job.scaled_rows()
     total = sum_of_contributions(job.model, parameters, features, labels, capacity or job.training.declared_size)
@@ -60,7 +60,7 @@ def sum_of_contributions(
     labels: npt.NDArray[np.generic],
     capacity: int,
 ) -> float:
-    """Return the sum of what the rows add. A slot without a row takes the same work and adds nothing.
+    """Return the sum of the rows' contributions. An empty slot takes the same work and adds nothing.
 
     Rows beyond the capacity count as well, because leaving one out would be a choice that depends on the others.
     """
@@ -79,10 +79,11 @@ def sum_of_contributions(
 def contribution(
     model: Model, parameters: Mapping[str, npt.NDArray[np.float64]], row: npt.NDArray[np.float64], label: float | int
 ) -> float:
-    """Return what a row adds, in [0, 1]: 1 if its class is predicted; for a real label, more the smaller the error.
+    """Return a row's contribution to the score, in [0, 1]. It is 1 if the row's class is predicted. For a real label,
+    it is larger if the error is smaller.
 
-    Each row is predicted alone, because in a product of many rows its last bits might depend on the others. No branch
-    depends on the row's content, and an error that is not a number adds nothing.
+    Each row is predicted alone, because in a matrix product its last bits might depend on the other rows. No branch
+    depends on the row's content. An error that is not a number adds nothing.
     """
     [predicted] = model.predict(parameters, row[np.newaxis])
     if model.num_classes:

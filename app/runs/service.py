@@ -1,4 +1,4 @@
-"""Use cases of runs: queue a run under its charge, read it, cancel it, hand out its model."""
+"""Use cases of runs: queue a run and hold its charge, read it, cancel it, return its model."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ from app.tables.runs import Run
 from app.tables.states import RunState
 from trainer.models import Parameters
 
-#: A charge that differs from the epsilon of the target by at most this share of it needs no warning.
+#: No warning is given if the charge differs from the target's epsilon by at most this share of that epsilon.
 AS_ASKED = 1e-3
 
 
 def check_queue(context: Context, principal_id: str, more: int = 1) -> None:
-    """Refuse a key that has too many runs waiting. Requests at the same time may each take the last place.
+    """Refuse a key that has too many runs waiting. Simultaneous requests may exceed the limit, since each may take the
+    last place.
 
     Args:
         context: The process's context.
@@ -104,7 +105,7 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
 
 
 def _charged_otherwise(target: RunTargetBody, price: PlanPriceBody | None) -> list[str]:
-    """Return a warning if the budget charges another epsilon than the run asks for."""
+    """Return a warning if the budget charges a different epsilon than the run's target."""
     if not isinstance(target, ApproximateDpTargetBody) or price is None or price.charged is None:
         return []
     if target.group_size > 1:
@@ -138,8 +139,8 @@ def list_page(
 
 
 def price_of(context: Context, run_id: str) -> PlanPriceBody | None:
-    """Return what the plan of a run costs alone; None if the run has no charge of its own, or computing it may take
-    long."""
+    """Return the cost of a run's plan by itself. None if the run has no charge of its own, or if computing the cost may
+    take long."""
     with context.database.read() as session:
         run = get(session, run_id)
         if run.reservation_id is None or run.budget_id is None:
@@ -171,7 +172,7 @@ def cancel(session: Session, context: Context, run_id: str, principal: Principal
 
 
 def not_your_run(what: str) -> Problem:
-    """Return the refusal of a key that would end what another key has begun, and paid for."""
+    """Return the refusal of a key that would cancel a run or sweep of another key."""
     return Problem(
         403,
         "not_your_run",

@@ -1,4 +1,4 @@
-"""Settling of a run: its end is stored and entered, and its charge is committed or released."""
+"""Settle a run: store its end, write the ledger's entry, and commit or release its charge."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Ending:
     Attributes:
         state: Its final state.
         problem: The constant text that says why it failed.
-        result: What is stored of its result.
-        rest: What is given up if it ends early. It is given back as long as no further step was marked.
+        result: The part of its result that is stored.
+        rest: What the run gives up if it ends early. It is given back unless a further step was marked meanwhile.
     """
 
     state: RunState
@@ -58,16 +58,16 @@ def settle(
 ) -> None:
     """End a run in the caller's transaction, which has locked the run's row.
 
-    A started reservation is committed, whatever became of the run: in full, or less the worth of steps that were not
-    marked. One that never started is released. That of a sweep is settled when all its runs have ended.
+    A started reservation is committed, however the run ended: in full, or less the worth of steps that were not marked.
+    A reservation that never started is released. The reservation of a sweep is settled when all its runs have ended.
 
     Args:
         session: A write session.
         context: The process's context.
         run: The run.
-        ending: How it ends. A run that has succeeded fails if its charge is not what was entered.
-        ends: The ends that the fence has, the budget's among them, from before the session. Without them the charge is
-            not compared with its entries, which is right if nothing of the run is released.
+        ending: How it ends. A run that would succeed fails if its charge differs from the ledger's entries.
+        ends: The last hashes of the chains, including the budget's, as the fence had them before the session. Without
+            them the charge is not compared with its entries. This is enough if nothing of the run is released.
     """
     registering.lock(session)
     run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
@@ -113,9 +113,10 @@ def _commit(
     rest: Rest | None,
     ends: Mapping[str, Head] | None,
 ) -> None:
-    """Commit a charge less what is given up, or in full if a step was marked meanwhile or giving up is denied."""
+    """Commit a charge less the worth of the steps that are given up. Commit it in full if a step was marked meanwhile,
+    or if the ledger denies the reduced charge."""
     if rest is not None and rest.marked == marks.of(session, run.id):
-        with suppress(ChargeAltered):  # the budget may have no room for the failure that giving up spends
+        with suppress(ChargeAltered):  # giving up spends a failure probability, for which the budget may have no room
             command = Commit(rest.kept, by_run=True, given_up=rest.given_up)
             charges.resolve(session, context, reservation_id, command, ends)
             return

@@ -1,4 +1,4 @@
-"""The stored parts of a run: its plan, its charge and its state, as other resources and the answer need them."""
+"""The stored parts of a run: its plan, its charge and its state, for answers about it and for other resources."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def reservation_of(session: Session, run: Run) -> Reservation | None:
 def charge_of(session: Session, run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Return what the run's reservation holds or has spent, and what was given back for steps that the run gave up.
 
-    Both are in the filter's own fields, and None without a budget. The charge of a sweep is that of all its runs, and
-    no run of it has given anything up by itself.
+    Both are in the fields of the budget's filter, and None without a budget. For a run of a sweep, the first is the
+    charge of the whole sweep, and the second is None.
     """
     reservation_id = reservation_id_of(session, run)
     if reservation_id is None:
@@ -71,7 +71,8 @@ def charge_of(session: Session, run: Run) -> tuple[dict[str, Any] | None, dict[s
 
 
 def choices_of(run: Run) -> list[ChoiceBody]:
-    """Return what was chosen because the request left it out; nothing is known of this for runs older than presets."""
+    """Return the values that were chosen because the request left them out. Runs from before presets existed have
+    none."""
     return [ChoiceBody.model_validate(item) for item in run.provenance.get("choices", ())]
 
 

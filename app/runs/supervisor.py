@@ -26,9 +26,11 @@ from app.webhooks.overdue import tell_of_overdue
 log = structlog.get_logger()
 
 WATCH_INTERVAL_S = 0.5
-#: The seconds between two looks at all runs in progress, on whichever machine; a sixth of a shorter lease.
+#: The seconds between two looks at the runs in progress on all machines. For a short lease, the time is a sixth of the
+#: lease instead.
 SWEEP_INTERVAL_S = 10.0
-#: The seconds between two replacements, so that a worker that ends at once is not started again and again.
+#: The least number of seconds between two replacements, so that a worker that ends at once is not restarted in a fast
+#: loop.
 REPLACEMENT_INTERVAL_S = 2.0
 #: The most batches of entries that one sweep integrates into the tree, so that the workers are still watched.
 INTEGRATED_BATCHES = 8
@@ -38,7 +40,8 @@ GRACE_S = 5.0
 
 
 class Supervisor:
-    """Keep workers running for ``count`` runs at once, and take over lost runs; with a count of 0, do only the latter.
+    """Keep workers running for ``count`` runs at once, and take over lost runs. With a count of 0, only take over lost
+    runs.
 
     Each run has a worker process of its own. If a Dask cluster takes the steps, one process sends them all.
 
@@ -101,14 +104,14 @@ class Supervisor:
                     self._sweep()
                 self._fill()
             except Exception as error:
-                # Whatever the error was (no memory for a process, no free file), the next look may succeed.
+                # The next look may succeed after any error, such as no memory for a process or no free file descriptor.
                 log.error("supervision_failed", error_type=type(error).__name__, raised_at=stack_lines(error))
 
     def _sweep(self) -> None:
         if not fence_of(self._context).look():
             return  # a database that may have lost entries must not release, take over or continue anything
         for worker_id in self._sweeper.sweep() & self._processes.keys():
-            # A worker that has stalled takes the place of one that could work.
+            # A stalled worker would take the place of a working one.
             self._processes[worker_id].kill()
         self._release_due_holds()
         self._tell_of_overdue()

@@ -26,10 +26,10 @@ from accounting.tuning.selection import Selection
 from accounting.tuning.trials import RandomTrials
 from app.tables.runs import RunSweep
 
-#: The probability with which a sweep for the best makes no more trials than its answers say.
+#: With this probability, a sweep for the best run draws no more trials than its answers state.
 QUANTILE = 0.999
-#: The schemes for which the steps of several runs cost as much as that many steps of one. A schedule belongs to a
-#: single run: two passes over disjoint batches are not one pass over twice as many.
+#: The sampling schemes for which the steps of several runs cost as much as the same number of steps of one run. For
+#: other schemes this is false: two passes over disjoint batches are not one pass over twice as many.
 _STEP_BY_STEP = (FullBatch, Poisson, WithoutReplacement, WithReplacement, TruncatedPoisson)
 
 
@@ -47,7 +47,7 @@ class SelectionCost:
 
 
 def composed(runs: Sequence[Sequence[Event]]) -> tuple[Event, ...]:
-    """Return the events of all runs as one list, with equal steps counted together if that means the same.
+    """Return the events of all runs as one list, with equal steps counted together if the cost is the same.
 
     >>> from accounting.events import DisjointBatches, Gaussian
     >>> one, two = Event(Gaussian(1.0), count=10), Event(Gaussian(2.0), DisjointBatches("independent"), 5)
@@ -97,7 +97,7 @@ def selection_cost(
         relation: The neighbouring relation.
         trials: The law of the number of runs.
         delta: The delta of epsilon; 0 for pure differential privacy.
-        orders: The orders of the Renyi divergences; None for none.
+        orders: The orders of the Renyi divergences; None to compute none.
 
     Raises:
         Unsupported: ``no_renyi_divergence``, ``too_many_trials``.
@@ -160,7 +160,7 @@ def _places(runs: Sequence[Sequence[Event]]) -> dict[_Place, _Place]:
 
 
 def _counted_together(runs: Sequence[Sequence[Event]]) -> dict[_Place, int]:
-    """Return how often each first event happens, including the events that are counted together with it."""
+    """Return the count of each first event, summed over all events that are counted together with it."""
     counts: dict[_Place, int] = {}
     for (run, place), key in _places(runs).items():
         counts[key] = counts.get(key, 0) + runs[run][place].count

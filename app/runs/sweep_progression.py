@@ -1,17 +1,17 @@
 """Continue a sweep when one of its runs has ended, with the next trial or with the end of the sweep.
 
 Each step is a transaction of its own under the lock of the sweep's row, and depends only on stored data. So if a
-process dies before a step, the next caller makes it: the end of another run, or the supervisor, which looks at all
-sweeps from time to time.
+process dies before a step, the next caller makes the step. The next caller is the worker that ends another run, or the
+supervisor, which looks at all sweeps from time to time.
 
-A sweep for the best makes one trial after the other, so that neither the queue nor the answer to the request reveals
-their number. The number and the cells are secret, and stored nowhere (`app.runs.sweep_trials`). If the number is 0, one
-trial is made and does not count: without it, the ledger would show at once that nothing is run.
+A sweep for the best run makes one trial after the other, so that neither the queue nor the answer to the request
+reveals their number. The number and the cells are secret, and stored nowhere (`app.runs.sweep_trials`). If the number
+is 0, one trial is made that does not count. Without that trial, the ledger would show at once that nothing is run.
 
-If there is a release time, as many trials are made as the public quantile says (on public data, as many as that time
-allows). Trials beyond the number drawn are extra, and are thrown away. Otherwise, others who wait for the same workers
-could count the trials. On private data each trial takes the same public time (`app.runs.schedule`), and the release
-time is not before the end of the last trial.
+If there is a release time, as many trials are made as a public quantile of their distribution says (on public data, as
+many as the time allows). Trials beyond the number drawn are extra, and are thrown away. Without them, people who wait
+for the same workers could count the trials. On private data each trial takes the same public time
+(`app.runs.schedule`), and the release time is not before the end of the last trial.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def advance(context: Context, sweep_ids: Collection[str | None]) -> None:
 
 
 def advance_all(context: Context) -> None:
-    """Continue every sweep that has not ended and whose time has come, or whose process was lost."""
+    """Continue every sweep that has not ended and has a next step, for example because its release time has come or a
+    process was lost."""
     try:
         with context.database.read() as session:
             sweep_ids = repository.unfinished(session)
@@ -86,10 +87,10 @@ def _advance(context: Context, sweep_id: str) -> None:
             return
         part = _part_that_started(session, sweep)
         chains = [REGISTER, *([] if sweep.budget_id is None else [sweep.budget_id])]
-    # Ended runs never change, so the part will be the same once the sweep is locked.
+    # Ended runs never change, so this part of the events will be the same once the sweep is locked.
     quote = None
     if part is not None and sweep.reservation_id is not None:
-        with suppress(Problem):  # a part that cannot be priced is charged as the whole
+        with suppress(Problem):  # if the part cannot be priced, the whole is charged
             quote = quotes.quote_part(context, sweep.reservation_id, part)
     ends = vouched_ends(context, chains)
     with context.database.write() as session:
@@ -112,10 +113,10 @@ def conclude(
         session: A write session that has locked the sweep's row.
         context: The process's context.
         sweep: The sweep.
-        ends: `app.ledger.vouched.vouched_ends` of the register and the budget, from before the session. Without them no
-            trial is made and nothing is released, which is right for a cancelled sweep.
+        ends: The last hashes of the register's and the budget's chains (`app.ledger.vouched.vouched_ends`), from before
+            the session. Without them no trial is made and nothing is released. A cancelled sweep needs none.
         part: The part of its events that is charged, if not all are.
-        quote: The price of this part.
+        quote: The price of that part.
 
     Raises:
         ChargeAltered: its reservation differs from its entries. The sweep does not end before this is repaired.
@@ -125,7 +126,7 @@ def conclude(
     registering.lock(session)
     registering.begin(session, context.clock())
     has_started = repository.has_started_runs(session, sweep.id)
-    # Nothing is made or released from rows that somebody has altered.
+    # If somebody has altered the rows, no trial is made and nothing is released.
     is_whole = sweep.select != Select.BEST or (
         ends is not None and is_as_entered(session, Vouched(session, context.database, ends), sweep)
     )
@@ -134,7 +135,7 @@ def conclude(
             return
         if _waits_for_its_time(session, context, sweep):
             return
-    # This comes first: if it is refused, nothing is released.
+    # The charge is settled first. If that is refused, nothing is released.
     _settle(session, context, sweep, ends, part, quote, has_started=has_started)
     runs = repository.runs(session, sweep.id)
     if sweep.select == Select.BEST:
@@ -158,10 +159,10 @@ def _waits_for_its_time(session: Session, context: Context, sweep: RunSweep) -> 
 
 
 def _next_trial(session: Session, context: Context, sweep: RunSweep, trials: Trials) -> int | None:
-    """Return the number of the next trial, extra ones included; None if no more are made.
+    """Return the number of the next trial, which may be an extra one. None if no more trials are made.
 
-    On private data as many are made as the public quantile says, however long they take. Otherwise the end of a late
-    sweep would reveal the number drawn.
+    On private data as many trials are made as the public quantile says, however long they take. If a late sweep stopped
+    earlier, its end would reveal the number drawn.
     """
     number = trials.next(repository.run_ids(session, sweep.id))
     if number < trials.drawn:
@@ -222,7 +223,7 @@ def _queue_next_trial(session: Session, context: Context, sweep: RunSweep) -> bo
 
 
 def add_first_trial(session: Session, context: Context, sweep: RunSweep) -> None:
-    """Queue the first trial, which is made whatever the number of trials is."""
+    """Queue the first trial, which is made even if the number drawn is 0."""
     _add_trial(session, context, sweep, trials_of(context, session, sweep), 0)
 
 
@@ -256,7 +257,7 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run], trials: Tr
         context: The process's context.
         sweep: The sweep.
         runs: All runs of the sweep.
-        trials: Its trials; None if the sweep differs from what was entered, so that nothing of it is released.
+        trials: Its trials. None if the sweep differs from its entry in the register; then nothing of it is released.
     """
     counted = [] if trials is None else [run for run in runs if trials.counts(run.id)]
     candidates = [run for run in counted if run.state == RunState.SUCCEEDED]
@@ -271,7 +272,7 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run], trials: Tr
         artifacts.publish_model(context, best)
         sweep.best_run_id = best.id
         return SweepState.SUCCEEDED
-    # The result of a sweep that drew no trial is that it is empty.
+    # If a sweep draws no trial, an empty result is its success.
     is_empty = trials is not None and trials.drawn == 0 and sweep.started_at is not None
     return SweepState.SUCCEEDED if is_empty else SweepState.FAILED
 

@@ -12,7 +12,8 @@ from app.tables.runs import Run
 def best_of(runs: Iterable[Run]) -> Run | None:
     """Return the run with the best score; None if no run has a score.
 
-    Ids break ties. They are random, so ties are broken fairly, and fixed, so repeating the choice gives the same run.
+    Ids break ties. Ids are random, so ties are broken fairly. They never change, so repeating the choice gives the same
+    run.
     """
     scored = [(score, run.id, run) for run in runs if (score := _score(run.result)) is not None]
     return max(scored, key=lambda each: each[:2])[2] if scored else None

@@ -1,4 +1,4 @@
-"""All SQL about sweeps of runs, and about the runs of one."""
+"""All SQL about sweeps of runs, and about the runs of a sweep."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def cell(session: Session, sweep_id: str, number: int) -> RunSweepCell:
 
 
 def drafts(session: Session, sweep_id: str) -> list[dict[str, Any]]:
-    """Return the drafts that trials are made from, of all cells in their order."""
+    """Return the drafts from which trials are made, for all cells in their order."""
     statement = select(RunSweepCell.draft).where(RunSweepCell.sweep_id == sweep_id).order_by(RunSweepCell.number)
     return [draft for draft in session.scalars(statement) if draft is not None]
 

@@ -1,9 +1,9 @@
-"""The trials of a sweep for the best: how many count, which runs they are, and which cells they belong to. All of this
-is secret.
+"""The trials of a sweep for the best run: how many count, which runs they are, and which cells they belong to. All of
+this is secret.
 
-Nothing is drawn once and stored. Everything follows from the random id of the sweep, by hashes under the content
-secret, which no database holds. So somebody who reads the database does not learn how many trials count, and somebody
-who writes to it cannot add a trial: any other run has an id that no trial has.
+These choices are not drawn once and stored. They are computed from the random id of the sweep by hashes under the
+content secret, which no database holds. So somebody who reads the database does not learn how many trials count.
+Somebody who writes to the database cannot add a trial, because the ids of trials are also computed in this way.
 
 A worker knows the secret, and computes the same trials after a crash as before.
 """
@@ -34,8 +34,8 @@ from app.tables.states import Select
 
 #: The label of the keyed hashes (`app.secrets.material`).
 LABEL = "sweep_trials"
-#: A number below n is reduced from one with this many more bits than n, so that its distribution is that close to
-#: uniform.
+#: A number below n is made from a number with this many more bits than n, so that its distribution is uniform up to
+#: 2^-256.
 _MORE_BITS = 256
 
 
@@ -49,11 +49,11 @@ class Trials:
         sweep_id: The id of the sweep.
         law: The law of their number.
         cells: The number of cells.
-        spare: The least number of trials that are made, whatever number is drawn.
+        spare: The number of trials that are made even if fewer are drawn.
 
     Guarantees:
-        - law: for anybody who does not know the secret, number and cells are as good as drawn at random: the number as
-          `accounting.tuning.drawing.draw_trials` says, and each cell with the same probability, up to 2^-256.
+        - law: without the secret, the number and the cells cannot be told from random draws: the number as drawn by
+          `accounting.tuning.drawing.draw_trials`, and each cell with the same probability, up to 2^-256.
     """
 
     keyed_hash: Callable[[str, bytes], str]
@@ -64,7 +64,8 @@ class Trials:
 
     @cached_property
     def drawn(self) -> int:
-        """Return how many trials count. The first always runs: otherwise the ledger would show that there are none."""
+        """Return how many trials count. One trial is made even if the number is 0; otherwise the ledger would show that
+        it is 0."""
         return draw_trials(self.law, lambda total: self._below(total, "number"))
 
     @property
@@ -102,10 +103,10 @@ class Trials:
 
 
 def trials_of(context: Context, session: Session, sweep: RunSweep) -> Trials:
-    """Return the trials of a sweep for the best.
+    """Return the trials of a sweep for the best run.
 
-    If there is a release time, as many are made as the public quantile says. Otherwise, others who wait for the same
-    workers could count them.
+    If there is a release time, as many trials are made as a public quantile says. Without the extra trials, people who
+    wait for the same workers could find out how many trials count.
     """
     assert sweep.trials is not None, "a sweep for the best has a law"
     law = law_of(sweep.trials)
@@ -114,7 +115,7 @@ def trials_of(context: Context, session: Session, sweep: RunSweep) -> Trials:
 
 
 def is_as_entered(session: Session, vouched: Vouched, sweep: RunSweep) -> bool:
-    """Return whether a sweep and its cells are stored as the register says, and it has not ended."""
+    """Return whether the stored sweep and its cells agree with the register, and the sweep has not ended."""
     registered = REGISTERED[Subject.SWEEP]
     row: Row[Any] = session.execute(select(registered.table).where(registered.table.c.id == sweep.id)).one()
     try:
@@ -128,7 +129,7 @@ def is_as_entered(session: Session, vouched: Vouched, sweep: RunSweep) -> bool:
 
 
 def is_trial(context: Context, session: Session, sweep: RunSweep, run_id: str, cell: int | None) -> bool:
-    """Return whether a run is a trial that the sweep makes, with its right cell."""
+    """Return whether a run is a trial of the sweep, with the right cell."""
     if sweep.select != Select.BEST:
         return False
     trials = trials_of(context, session, sweep)

@@ -1,8 +1,8 @@
-"""Keep one claim of a private run to its schedule, so that nothing of it is shown before its public time.
+"""Keep one claim of a private run to its schedule, so that nothing about the claim is shown before its public time.
 
-The worker trains as fast as it can, and only this object decides what others see meanwhile. A thread of its own writes
-the progress at the ticks of the schedule, at most as far as the schedule allows, and looks whether the run is to be
-cancelled. So neither the progress nor the time at which it is shown follows the work.
+The worker trains as fast as it can. Only this object decides what others see of the run. A thread of its own writes the
+progress at the ticks of the schedule, at most as far as the schedule allows, and looks whether the run is to be
+cancelled. So neither the shown progress nor the time of showing it depends on the worker's speed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 #: The seconds after which a waiting worker checks again whether it must stop.
 LOOK_INTERVAL_S = 0.05
-#: A time of release that is farther away, some 30 years, is shown as this far.
+#: The farthest time of release that is shown, in seconds from now: some 30 years.
 FARTHEST_S = 10**9
 
 
@@ -46,7 +46,7 @@ class Timetable:
         release_s: The seconds from now to the release.
 
     Attributes:
-        first: The step at which the claim begins for others.
+        first: The step at which the claim appears to others to begin.
         is_cancelled: Whether the run is known to be cancelled or taken over.
     """
 
@@ -75,7 +75,7 @@ class Timetable:
         return self._given_up_at is not None
 
     def on_progress(self, done: int, total: int) -> None:
-        """Store the number of finished steps; it is shown when the schedule has reached it.
+        """Note the number of finished steps. It is shown when the schedule has reached it.
 
         If steps are marked, wait until the next one is.
         """
@@ -92,7 +92,7 @@ class Timetable:
         return self._schedule.steps_at(seconds + INTERVALS_AHEAD * self._schedule.interval_s, self.first)
 
     def wait_for_training(self) -> None:
-        """Wait until the loading time is over, whatever its result and whatever this worker is told meanwhile."""
+        """Wait until the loading time is over, even if loading failed or the worker was told to stop."""
         late_s = self._schedule.interval_s
         self._sleep_until(_due(self._elapsed(), self._schedule.loading_s, late_s))
 
@@ -103,14 +103,14 @@ class Timetable:
         self._thread.start()
 
     def give_up(self) -> None:
-        """End a run that was cancelled before its start. This was noticed at a public time."""
+        """Note that the run was cancelled before its start. The cancellation was noticed at a public time."""
         self._given_up_at = self._elapsed()
 
     def wait_for_release(self, must_stop: Callable[[], bool]) -> bool:
         """Wait until the end of the run may be shown; return False if this claim must not show it.
 
         Args:
-            must_stop: Whether the claim is lost or the worker is to stop; then the part ends at the next tick.
+            must_stop: Says whether the claim is lost or the worker is to stop. Then this claim ends at the next tick.
         """
         ready_s = self._elapsed()
         while not must_stop():
@@ -123,7 +123,7 @@ class Timetable:
         return False
 
     def wait_for_tick(self) -> None:
-        """Wait until the next tick, at which a part that is handed back ends."""
+        """Wait until the next tick, at which a claim ends if its run is handed back."""
         self._sleep_until(next_multiple(self._elapsed(), self._schedule.interval_s))
 
     def _end(self, ready_s: float) -> float:
@@ -140,8 +140,7 @@ class Timetable:
         time.sleep(max(0.0, moment - self._elapsed()))
 
     def _tell(self) -> None:
-        """Write the progress that the schedule allows at each tick; ticks for which the database is too slow are left
-        out."""
+        """Write the progress that the schedule allows at each tick. If the database is slow, ticks are skipped."""
         interval_s = self._schedule.interval_s
         while True:
             tick = (math.floor(self._elapsed() / interval_s) + 1) * interval_s
@@ -157,7 +156,8 @@ class Timetable:
                     if state == RunState.RUNNING and marked is not None:
                         marks.raise_to(session, self._claimed, marked)
             except Exception as error:
-                # A counter is not worth losing a run that is paid for: the database may be back before the end.
+                # A run that is paid for must not fail because a counter was not stored. The database may be back before
+                # the end.
                 log.warning("progress_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
                 continue
             if state != RunState.RUNNING:
@@ -169,8 +169,8 @@ class Timetable:
 
 
 def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetable | None:
-    """Fix the public times of a claim before anything private is read; None for public data, which have nothing to
-    hide.
+    """Return the timetable of a claim, made before anything private is read. None for public data, which have nothing
+    to hide.
 
     Raises:
         RefusedError: the run was taken over.
@@ -178,7 +178,8 @@ def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetab
     schedule = schedule_for(context, claimed, executor)
     if schedule is None:
         return None
-    # The schedule may have been measured by another process, and includes no time for loading compiled code.
+    # The compiled code is loaded here, since the schedule includes no time for that: another process may have measured
+    # it.
     load_noise()
     now = context.clock()
     planned_s = None if claimed.release_at is None else (claimed.release_at - now).total_seconds()

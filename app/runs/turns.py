@@ -1,8 +1,8 @@
-"""Queues of runs are served in turn, however long each of them is.
+"""Serve queues of runs in turn, however long each queue is.
 
 A queue holds the runs that one budget pays for, or one key's runs on public data. Each process remembers when it last
-served each queue. A queue that it never served comes first; among several, the one that has waited longest. If a
-process ends and forgets this, nobody loses more than one turn.
+served each queue. A queue that the process never served comes first. Among several such queues, the one that has waited
+longest comes first. If a process ends and forgets this, nobody loses more than one turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 
-#: The number of remembered queues, including empty ones: a queue that empties and fills again has had its turn.
+#: The largest number of remembered queues. Empty queues are remembered, too, since a queue that fills again has already
+#: had its turn.
 _MOST = 10_000
 
 

@@ -1,4 +1,4 @@
-"""The versions that a run's numbers rest on."""
+"""The versions of the programs that computed a run's numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def versions(engine: str, device: Device = HOST) -> dict[str, str]:
 
 
 def code_version(device: Device = HOST) -> str:
-    """Hash everything that decides what a run draws and computes next: a checkpoint continues only under the same hash.
+    """Return a hash of everything that determines what a run draws and computes next. A run continues from a checkpoint
+    only under the same hash.
 
     The hash covers the trainer's sources, because people may forget to raise a version number, and the device, which
     may round differently from the host.

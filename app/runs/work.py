@@ -1,4 +1,4 @@
-"""The work of a run in public terms: everything on which its time may depend."""
+"""The work of a run: all public facts on which the time of the run may depend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainer.models import Model
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a private run, in public terms.
+    """The public facts on which the time of a private run may depend.
 
     Attributes:
         plan: The plan that is carried out.

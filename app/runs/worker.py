@@ -49,7 +49,7 @@ ShouldStop = Callable[[], bool]
 
 
 def work(context: Context, worker_id: str, bell: Doorbell, should_stop: ShouldStop, executor: Executor = LOCAL) -> None:
-    """Execute queued runs until told to stop; a run in progress is then left to the next worker."""
+    """Execute queued runs until told to stop. A run that is then in progress is left to the next worker."""
     log.info("worker_started", worker_id=worker_id)
     while not should_stop():
         if not work_once(context, worker_id, should_stop, executor):
@@ -60,7 +60,7 @@ def work(context: Context, worker_id: str, bell: Doorbell, should_stop: ShouldSt
 def work_once(
     context: Context, worker_id: str, should_stop: ShouldStop = lambda: False, executor: Executor = LOCAL
 ) -> bool:
-    """Claim and carry out the oldest queued run; return False if there is none, or no executor is ready."""
+    """Claim and carry out the oldest queued run. Return False if no run is queued, or no executor is ready."""
     if not executor.is_ready() or not fence_of(context).look():
         return False
     claimed = persist(lambda: lifecycle.claim(context, worker_id), should_stop)
@@ -75,13 +75,14 @@ def work_once(
             artifacts.remove_model(context, claimed)
     phases.end("end")
     phases.record("handed_back" if ending is None else ending.state)
-    # Checkpoints are removed by any worker, since one that lost its run may have written another after the end.
+    # Every worker removes checkpoints of ended runs, since a worker that lost its run may have written one after the
+    # run's end.
     sweep_checkpoints(context)
     return True
 
 
 def persist(action: Callable[[], T], should_stop: ShouldStop) -> T:
-    """Do ``action``, repeatedly while the database is away, so that paid work is not lost.
+    """Call ``action``, and repeat the call while the database is away, so that work that is paid for is not lost.
 
     Raises:
         DBAPIError: the database is still away, and the worker is to stop.
@@ -152,7 +153,7 @@ def _held_back(outcome: _Outcome, timetable: Timetable, must_stop: ShouldStop) -
         timetable.wait_for_tick()
         return outcome
     if not timetable.wait_for_release(must_stop):
-        # If the run is resumed, the checkpoint of the last step gives the same model.
+        # The worker stops, and another one continues the run. The checkpoint of the last step gives the same model.
         return _Outcome(None)
     # A run cancelled while it waits must be indistinguishable from one cancelled while it trains.
     return _Outcome(Ending(RunState.CANCELLED)) if timetable.is_cancelled else outcome
@@ -173,7 +174,8 @@ def _outcome(
             if timetable is not None:
                 job.make_ready()
         finally:
-            # The start of the charge is public, so it must not reveal how long loading took, or that it failed.
+            # The start of the charge is public. So its time must not reveal how long loading took, or that loading
+            # failed.
             if timetable is not None:
                 timetable.wait_for_training()
             phases.end("load")
@@ -183,7 +185,8 @@ def _outcome(
         marked = persist(
             lambda: lifecycle.start(context, job.run, job.plan, beginning.stream_id, steps, mark=mark), must_stop
         )
-        # The start was recorded with what the reservation's row says. If that was altered, no noise is drawn.
+        # The entry of the start has the values of the reservation's row. If somebody altered the row, no noise is
+        # drawn.
         persist(lambda: declarations.check(context, job.run, is_started=True), must_stop)
     except DATABASE_FAILURES:
         raise

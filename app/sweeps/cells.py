@@ -1,4 +1,4 @@
-"""The cells of a sweep: the fields that take lists, and an ordinary request for each choice of their values."""
+"""The cells of a sweep: the fields that have lists, and an ordinary request for each choice of their values."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read_values(path: Path, values: list[Any], most: int = MAX_CELLS) -> Swept:
 
 
 def read_cell(schema: type[Request], body: Mapping[str, Any], choice: Mapping[Path, Value]) -> Request:
-    """Read the request with one value in place of each list.
+    """Read the request of one cell, with a chosen value in place of each list.
 
     Raises:
         Problem: 422 with every fault that the schema finds.

@@ -1,4 +1,4 @@
-"""Sweeps that run as they stand, for Swagger UI."""
+"""Example sweeps for Swagger UI, which work unchanged."""
 
 from __future__ import annotations
 

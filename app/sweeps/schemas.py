@@ -19,7 +19,7 @@ from app.wire.answers import ConventionBody
 MAX_CELLS = 10_000
 
 _REQUEST = "#/components/schemas/CalibrateRequest"
-#: The fields of a request that are objects; a list may stand in a field of one of them.
+#: The fields of a request that are objects. The swept field may be inside one of them.
 OBJECTS = (
     "schedule", "sampling", "gradient_bound", "target", "hyperparameters", "correlation", "assumptions", "domain",
     "penalty",
@@ -27,7 +27,7 @@ OBJECTS = (
 
 
 def list_of_values(most: int) -> dict[str, Any]:
-    """Return the JSON schema of a list in place of a field."""
+    """Return the JSON schema of a list that takes the place of a value."""
     items = {"anyOf": [{"type": "number"}, {"type": "string"}]}
     return {"type": "array", "minItems": 1, "maxItems": most, "items": items}
 

@@ -32,7 +32,8 @@ from calibrators.spec import Calibration
 MOST_CELLS_OF_SHORT_SWEEPS = 64
 #: Sweeps of more cells, and those of sampled steps, are solved in another process, which has limits of time and memory.
 MOST_CELLS_IN_THREAD = 8
-#: The number of cells that are given to a process together: a cell that takes too long spoils at most these.
+#: The number of cells that are given to a process together. If one cell takes too long, at most these cells have no
+#: answer.
 CELLS_TOGETHER = 32
 #: No further cell is begun after this many seconds.
 MOST_SECONDS = 30.0

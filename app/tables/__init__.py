@@ -1,2 +1,2 @@
-"""Every table of the service, and the words that columns hold. This package imports no code that works with the
-rows."""
+"""Every table of the service, and the enumerations that columns hold. This package imports no code that uses the
+tables."""

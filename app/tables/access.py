@@ -1,4 +1,4 @@
-"""Tables of API keys, which include accounts of a provider, and of the versions of secrets.
+"""Tables of API keys and of versions of secrets. Accounts of an identity provider are rows of the table of keys.
 
 No column holds a token or a secret.
 """
@@ -14,7 +14,8 @@ from app.tables.base import Base, UtcDateTime
 
 
 class ApiKey(Base):
-    """One key. A revoked key stays, so that a server that once had keys never answers without one again."""
+    """One key. The row of a revoked key stays, so that a server that once had keys never again answers requests without
+    a key."""
 
     __tablename__ = "api_keys"
 
@@ -35,7 +36,8 @@ class ApiKey(Base):
     previous_token_until: Mapped[datetime | None] = mapped_column(UtcDateTime())
     created_at: Mapped[datetime] = mapped_column(UtcDateTime())
     rotated_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
-    #: A whole minute, written now and then: it shows whether a key is still in use, and nothing finer.
+    #: The last use, rounded to a minute and written only now and then. It shows whether a key is still in use, and
+    #: nothing more precise.
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
@@ -47,7 +49,7 @@ class ApiKey(Base):
 
     @property
     def is_account(self) -> bool:
-        """Return whether this is an account of a provider and not a key."""
+        """Return whether this is an account of an identity provider and not a key."""
         return self.issuer is not None
 
     def has_ended(self, now: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""The declarative base of all models, and the column types that mean the same on both database engines."""
+"""The declarative base of all models, and column types that behave the same on both database engines."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
     def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], datetime | None] | None:
-        """Return the driver's processor and `process_result_value` in one short call, since verifying a ledger makes
-        millions of calls."""
+        """Return one function that does the work of the driver's processor and of `process_result_value`. It is short,
+        since verifying a ledger calls it millions of times."""
         general = super().result_processor(dialect, coltype)
         if dialect.name != "sqlite" or general is None:
             return general
 
         def read(text: str | None) -> datetime | None:
-            # Texts of any other form than the one written here may have another time zone, or no time of day.
+            # Texts of another form than the one written here may have a time zone or lack a time of day.
             if text is not None and len(text) == _LENGTH_ON_SQLITE:
                 try:
                     return datetime.fromisoformat(f"{text}+00:00")

@@ -1,4 +1,5 @@
-"""Column types of the ledger: rows hold the engine's own objects. Equal texts are read once and shared."""
+"""Column types of the ledger, which convert texts to objects of the accounting engine. Equal texts are converted once,
+and share the object."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ class FilterText(TypeDecorator[PrivacyFilter]):
 
 
 def amounts_to_text(amounts: Amounts) -> str:
-    """Return the column's text.
+    """Return amounts as the column's text.
 
     >>> amounts_to_text((1, 20)), amounts_from_text("[1,20]")
     ('[1,20]', (1, 20))
@@ -64,19 +65,19 @@ def amounts_to_text(amounts: Amounts) -> str:
 
 
 def amounts_from_text(text: str) -> Amounts:
-    """Read what `amounts_to_text` wrote."""
+    """Return the amounts in a text that `amounts_to_text` wrote."""
     return tuple(json.loads(text))
 
 
 @lru_cache(maxsize=4096)
 def events_to_text(events: Events) -> str:
-    """Return the column's text."""
+    """Return events as the column's text."""
     return _compact([event.to_json() for event in events])
 
 
 @lru_cache(maxsize=4096)
 def events_from_text(text: str) -> Events:
-    """Read what `events_to_text` wrote."""
+    """Return the events in a text that `events_to_text` wrote."""
     return tuple(event_from_json(event) for event in json.loads(text))
 
 

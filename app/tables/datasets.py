@@ -13,10 +13,11 @@ from app.tables.states import Change
 
 
 class DatasetContent(Base):
-    """A content that was ever uploaded, identified by a keyed hash. The row outlives all data sets with this content.
+    """The content of an uploaded data set, identified by a keyed hash. The row is kept even when all data sets with
+    this content are deleted.
 
-    The row is the lock of every decision about the content. The rows of data sets, which stay after a deletion, say to
-    which root budgets the content is bound.
+    Every decision about the content locks this row. The rows of data sets say to which root budgets the content is
+    bound; they stay after a deletion.
     """
 
     __tablename__ = "dataset_contents"

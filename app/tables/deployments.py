@@ -14,7 +14,7 @@ class Deployment(Base):
     """The latest answers to the questions about the use of a budget; the budgets under it inherit them.
 
     Attributes:
-        answers: Texts by the names of the questions (`app/deployments/schemas.py`); open questions are not in it.
+        answers: Texts by the names of the questions (`app/deployments/schemas.py`). Open questions are left out.
     """
 
     __tablename__ = "deployments"

@@ -14,7 +14,7 @@ MAX_KEY_LENGTH = 200
 
 
 class IdempotencyRecord(Base):
-    """The answer of one command, written in the transaction of its effect."""
+    """The answer to one command, written in the same transaction as the command's effect."""
 
     __tablename__ = "idempotency_records"
 

@@ -43,8 +43,8 @@ class Budget(Base):
 
     Amounts are lists of integers in the filter's units, one per order in a Rényi filter. They include charges to all
     budgets below. `headroom` decides admission; the database keeps it from becoming negative, unless a correction
-    exceeded the limit. `path` consists of the ids from the root to the budget. The row is the lock of everything that
-    concerns the budget.
+    exceeded the limit. `path` consists of the ids from the root to the budget. Everything that concerns the budget is
+    done under the lock of this row.
     """
 
     __tablename__ = "budgets"
@@ -98,7 +98,7 @@ class Reservation(Base):
         CheckConstraint("(state IN ('pending', 'started')) = (resolved_at IS NULL)", name="resolved_at"),
         # Each entry makes at most one reservation. The index also lists a budget's reservations in order.
         UniqueConstraint("budget_id", "sequence"),
-        # Finds the holds that may be released, and those that are overdue.
+        # This index finds the holds that may be released, and those that are overdue.
         Index(
             "ix_reservations_expiry",
             "budget_id",
@@ -107,14 +107,14 @@ class Reservation(Base):
             postgresql_where=text("resolved_at IS NULL"),
             sqlite_where=text("resolved_at IS NULL"),
         ),
-        # Counts the open holds of a key.
+        # This index counts the open holds of a key.
         Index(
             "ix_reservations_open",
             "principal_id",
             postgresql_where=text("resolved_at IS NULL"),
             sqlite_where=text("resolved_at IS NULL"),
         ),
-        # Adds up spending over time.
+        # This index adds up spending over time.
         Index(
             "ix_reservations_resolved_at",
             "budget_id",
@@ -141,7 +141,7 @@ class Reservation(Base):
     principal_id: Mapped[str] = mapped_column(String(64))
     run_id: Mapped[str | None] = mapped_column(String(64))
     plan_hash: Mapped[str | None] = mapped_column(String(64))
-    #: The data that the reservation is for: an id, a version and a keyed content.
+    #: The data that the reservation is for: an id, a version and a keyed hash of the content.
     dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: The SHA-256 of a certificate of what the reservation's events cost alone.
     certificate: Mapped[str | None] = mapped_column(String(64))
@@ -179,7 +179,7 @@ class LimitRequest(Base):
         CheckConstraint("approvals_needed >= 1", name="approvals_needed"),
         # Each entry makes at most one request. The index also lists a budget's requests in order.
         UniqueConstraint("budget_id", "sequence"),
-        # Finds the requests that wait for a decision.
+        # This index finds the requests that wait for a decision.
         Index(
             "ix_limit_requests_open",
             "budget_id",
@@ -206,7 +206,8 @@ class LimitRequest(Base):
 
 
 class Register(Base):
-    """The end of the register's chain. The register has the facts besides reservations that decide a charge."""
+    """The last entry of the register's chain. The register has the facts, other than reservations, that decide a
+    charge."""
 
     __tablename__ = "registers"
     __table_args__ = (CheckConstraint(f"id = '{REGISTER}'", name="one"),)
@@ -238,7 +239,7 @@ class Entry(Base):
             postgresql_where=text("subject_id IS NOT NULL"),
             sqlite_where=text("subject_id IS NOT NULL"),
         ),
-        # For counting how often a reservation was extended.
+        # This index counts how often a reservation was extended.
         Index(
             "ix_entries_extensions",
             "reservation_id",
@@ -269,7 +270,8 @@ class Entry(Base):
 class LedgerUse(Base):
     """The use of one key on one day (UTC): the number of entries that it has written, and of their canonical bytes.
 
-    The row is the lock of a key's quotas. It repeats facts from entries, and the books do not depend on it.
+    A key's quotas are checked under the lock of this row. It repeats facts from entries, and the ledger does not depend
+    on it.
     """
 
     __tablename__ = "ledger_uses"
@@ -302,9 +304,9 @@ class MerkleTree(Base):
         ledger_id: The ledger's id, drawn once. Checkpoints name it.
         size: The number of entries in the tree.
         frontier: The hashes of the complete subtrees that form the tree, the largest first.
-        settled_leaf_index: Every entry up to this place is in the tree, and no new entry will appear there.
-        awaited_leaf_index, awaited_transaction: On PostgreSQL, the next settled place. It is settled as soon as every
-            transaction before this one is over.
+        settled_leaf_index: Every entry up to this `leaf_index` is in the tree, and no new entry will appear there.
+        awaited_leaf_index, awaited_transaction: On PostgreSQL, the next settled place, and a transaction. The place is
+            settled as soon as all transactions before that one are over.
         checkpoints: The number of signed checkpoints.
     """
 
@@ -372,7 +374,7 @@ class MerkleCosignature(Base):
     """
 
     __tablename__ = "merkle_cosignatures"
-    # Finds the last cosignature of a witness by one row, even if the witness has been away for long.
+    # This index finds the last cosignature of a witness by reading one row, even if the witness has been away for long.
     __table_args__ = (Index("ix_merkle_cosignatures_witness_tree_size", "witness", "tree_size"),)
 
     tree_size: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
@@ -382,11 +384,12 @@ class MerkleCosignature(Base):
 
 
 class LedgerLife(Base):
-    """A life of the ledger. The first life began with the fence, each later one when a loss was acknowledged.
+    """A life of the ledger. The first life began when the fence was set up (`app.fence`). Each later life began when a
+    loss of entries was acknowledged.
 
     Attributes:
         number: The number of the life, from 1 without gaps. The largest is the present life.
-        life: A random id, which the fence has, too.
+        life: A random id, which is also in the fence.
         loss: What was known to be missing when the life began; None for the first life.
     """
 

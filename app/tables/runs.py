@@ -65,10 +65,10 @@ class Run(Base):
     sweep_id: Mapped[str | None] = mapped_column(ForeignKey("run_sweeps.id"), index=True)
     #: The index of the run's cell in the sweep.
     sweep_cell: Mapped[int | None] = mapped_column(Integer)
-    #: The noise of the score that a trial releases besides the model, in units of what one row adds at most. It is
-    #: added to the sum of what the training rows add to the score.
+    #: The standard deviation of the noise on the score that a trial releases besides the model. The unit is the most
+    #: that one row adds. The noise is added to the sum over the training rows.
     score_noise_multiplier: Mapped[float | None] = mapped_column(Double)
-    #: Nobody sees the run: it is a trial of a sweep that releases only the best.
+    #: Whether the run is hidden, as a trial of a sweep for the best run.
     is_withheld: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     #: The number of workers that died or stalled while they had the run.
     workers_lost: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
@@ -76,7 +76,7 @@ class Run(Base):
     problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: The schedule of a run on private data, set at its first claim (`app.runs.schedule`) from public numbers.
     schedule: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: The time at which the end of a run on private data is told, and not before.
+    #: The time at which the end of a run on private data is shown. It is never shown earlier.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The span of the request that entered the run, as `app.kit.spans` writes it. Null if none was recorded, and in
     #: hidden trials, since a trace would reveal their number.
@@ -109,7 +109,7 @@ class MarkedSteps(Base):
 
 
 class RunSweep(Base):
-    """A sweep. The row is public, but nobody sees which runs belong to a sweep for the best."""
+    """A sweep. The row is public, but nobody sees which runs belong to a sweep for the best run."""
 
     __tablename__ = "run_sweeps"
 
@@ -123,17 +123,17 @@ class RunSweep(Base):
     sweep_hash: Mapped[str] = mapped_column(String(64))
     budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
     reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"), unique=True)
-    #: The guarantee of the whole sweep, whichever part of it is seen.
+    #: The guarantee of the whole sweep, which does not depend on the part that is shown.
     guarantee: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: The distribution of the number of trials.
     trials: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     score: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: A hash of the cells, so that a register entry about this row also covers them (`app.entries.registered`).
     cells_hash: Mapped[str] = mapped_column(String(64), server_default=text("''"))
-    #: Nothing about a sweep for the best is told before this time.
+    #: No result of a sweep for the best run is shown before this time.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     is_cancelled: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
-    #: How the sweep ended.
+    #: The final state of the sweep; null before its end.
     outcome: Mapped[str | None] = mapped_column(String(16))
     best_run_id: Mapped[str | None] = mapped_column(String(64))
     warnings: Mapped[list[str]] = mapped_column(JSON)
@@ -146,7 +146,7 @@ class RunSweep(Base):
         CheckConstraint("outcome IN ('succeeded', 'failed', 'cancelled')", name="outcome"),
         CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="finished_at"),
         Index("ix_run_sweeps_created_at", "created_at", "id"),
-        # Finds the sweeps that have not ended.
+        # This index finds the sweeps that have not ended.
         Index("ix_run_sweeps_finished_at", "finished_at"),
     )
 
@@ -161,7 +161,7 @@ class RunSweepCell(Base):
     values: Mapped[list[Any]] = mapped_column(JSON)
     plan_hash: Mapped[str] = mapped_column(String(64))
     achieved: Mapped[dict[str, Any]] = mapped_column(JSON)
-    #: What a trial of this cell consists of, if trials are drawn one after the other.
+    #: The values from which the run of a trial of this cell is made; null if the sweep releases all runs.
     draft: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 

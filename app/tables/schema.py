@@ -1,4 +1,4 @@
-"""The metadata of every table, with which migrations compare a database."""
+"""The metadata of all tables. Migrations compare a database with it."""
 
 from __future__ import annotations
 

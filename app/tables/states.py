@@ -1,14 +1,15 @@
-"""The words that columns hold: states of runs, sweeps and reservations, and amounts. Nothing here needs a database."""
+"""The types of values in columns: states of runs, sweeps and reservations, and amounts. Nothing here needs a
+database."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-#: Integer units, one for each currency or order of the filter. Python's integers make sums exact, so a release takes
-#: back exactly what was held, even in an order in which single costs are saturated.
+#: Integer units, one number for each parameter or order of the filter. Sums of Python's integers are exact, so a
+#: release gives back exactly what was held, even at an order at which single costs are capped at the largest amount.
 Amounts = tuple[int, ...]
 
-#: The name of the register's chain among those of the budgets.
+#: The id of the register's chain. The other chains have the ids of their budgets.
 REGISTER = "register"
 
 
@@ -41,7 +42,7 @@ class LimitRequestStatus(StrEnum):
 
 
 class Change(StrEnum):
-    """The owner's word for how a version differs from the one before. It is public, and not checked."""
+    """How a version differs from the one before, according to its owner. It is public, and not checked."""
 
     APPENDED = "appended"
     """Rows came."""
@@ -54,7 +55,7 @@ class Change(StrEnum):
 
 
 class WebhookEvent(StrEnum):
-    """The events that a webhook may be told about."""
+    """The events about which a webhook may get messages."""
 
     SPENDING_THRESHOLD = "spending_threshold"
     """The amounts that may have been released (spent and started) have reached a share of the budget's limit."""
@@ -119,7 +120,7 @@ class Select(StrEnum):
 
 
 class SweepState(StrEnum):
-    """What is shown of a sweep. The last three are final, and only these are stored."""
+    """The state that is shown of a sweep. The last three are final, and only these are stored."""
 
     QUEUED = "queued"
     """No worker has taken a run of it yet."""

@@ -1,4 +1,4 @@
-"""Tables of webhooks: the addresses of messages, and the outbox in which messages wait."""
+"""Tables of webhooks: the addresses to which messages are sent, and the messages that wait to be sent."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def _one_of(column: str, values: list[str]) -> str:
 
 
 class Webhook(Base):
-    """An address that is told what happens to a budget and to the budgets under it.
+    """An address to which messages about a budget and the budgets under it are sent.
 
     Attributes:
-        events: The kinds of events that the webhook is told about.
-        fractions: The fractions of the limit at which it is told about spending.
+        events: The kinds of events about which messages are sent.
+        fractions: The fractions of the limit at which a message about spending is sent.
         secret_version: The version of the signing key. The key is derived from the version and stored nowhere.
         dropped: The number of messages that were not written because too many waited.
     """
@@ -52,8 +52,8 @@ class WebhookMessage(Base):
             subject.
         count: The number of events that the message reports.
         due_at: The time of the next attempt.
-        leased_until: A process sends the message, or has died while sending it. Other processes leave it alone until
-            this time.
+        leased_until: Until this time, one process sends the message, or has died while sending it. Other processes do
+            not touch it.
         last_error, last_status: The class of the last attempt's failure, and the receiver's HTTP status.
     """
 

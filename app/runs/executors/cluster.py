@@ -1,7 +1,7 @@
-"""A connection to a Dask cluster: it checks the machines, brings rows to them once, and has slices carried out.
+"""A connection to a Dask cluster. It checks the machines, sends them rows once, and has slices of runs carried out.
 
-Every fault is the same exception, because the caller always does the same: wait, and send again. Dask's messages are
-not logged, since they quote the data that Dask handles.
+All faults of the cluster raise the same exception, because the caller always reacts in the same way: it waits and sends
+the slice again. Dask's messages are not logged, since they quote the data that Dask handles.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ CONNECT_S = 3.0
 ASK_S = 3.0
 #: The most seconds for fetching an answer from a machine, and for moving rows to one.
 ANSWER_S, MOVE_S = 60.0, 600.0
-#: An answer about readiness is reused for this many seconds.
+#: A result of `is_ready` is reused for this many seconds.
 LOOK_INTERVAL_S = 1.0
-#: The seconds after which a wait for the cluster looks at other things.
+#: The interval in seconds at which the caller's function `attend` is called during a wait for the cluster.
 ATTEND_INTERVAL_S = 0.2
 #: Rows stay in the cluster's memory until all kept rows exceed this many bytes.
 KEPT_BYTES = 4 * 2**30
 
-# The checkpoint of a large model is part of its slice, which Dask would report as a mistake.
+# A slice of a large model contains a large checkpoint. Without this setting, Dask would warn that this is a mistake.
 dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TiB"})
 for _name in ("distributed", "distributed.client", "tornado", "tornado.application"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
@@ -64,10 +64,10 @@ class ClusterAway(Exception):
 
 
 class MachineLost(ClusterAway):
-    """The machine with the only copy of the rows has died, most likely because of the slice, which runs where its rows
-    are.
+    """The machine with the only copy of the rows has died. A slice runs where its rows are, so the slice is the most
+    likely cause.
 
-    The scheduler forgets such a slice, and does not count it among slices that killed a machine.
+    The scheduler forgets such a slice, and does not count the machine as killed by the slice.
     """
 
 
@@ -81,7 +81,8 @@ class Cluster:
 
     def __init__(self, address: str, *, may_be_in_the_clear: bool) -> None:
         self._address, self._may_be_in_the_clear = address, may_be_in_the_clear
-        # All clients share one loop: each client that never finds a scheduler would leave a thread behind.
+        # All clients share one loop. With loops of their own, clients that never find a scheduler would each leave a
+        # thread behind.
         self._loop = LoopRunner()
         self._loop.start()
         self._client: Client | None = None
@@ -119,7 +120,7 @@ class Cluster:
         return self._fault is None
 
     def carry_out(self, work: Slice, job: Job, attend: Callable[[], None]) -> Outcome:
-        """Carry out one slice, if all machines are fit. A machine that joined after the claim may not be.
+        """Carry out one slice, if all machines are fit for runs. A machine that joined after the claim may be unfit.
 
         Args:
             attend: Called repeatedly meanwhile. If it raises, the slice is given up: it ends by itself, and its answer
@@ -136,7 +137,7 @@ class Cluster:
         rows = self._rows_of(client, job, attend)
         done = threading.Event()
         with _sendable_again():
-            # The key is random, because it is shown on dashboards and in logs.
+            # Dashboards and logs show the key, so it is random and reveals nothing.
             future = client.submit(train_slice, work, rows, key=f"slice-{secrets.token_hex(8)}", pure=False)
             future.add_done_callback(lambda _future: done.set())
         try:
@@ -148,7 +149,7 @@ class Cluster:
             future.release()
 
     def _connected(self) -> Client:
-        """Return the client, after making a new one if it gave up.
+        """Return the client. If it has given up, make a new one.
 
         Raises:
             OSError: nobody answers, or the next attempt is not due yet.
@@ -175,9 +176,9 @@ class Cluster:
             self._connecting.release()
 
     def _rows_of(self, client: Client, job: Job, attend: Callable[[], None]) -> Future:
-        """Return the job's rows in the cluster; they are sent if they are not there.
+        """Return the job's rows in the cluster. Send them first if they are not there.
 
-        If ``attend`` raises, rows that are under way are released when they have arrived.
+        If ``attend`` raises while rows are being sent, the cluster releases them when they have arrived.
         """
         while not self._moving.acquire(timeout=ATTEND_INTERVAL_S):
             attend()
@@ -197,7 +198,7 @@ class Cluster:
             self._moving.release()
 
     def _look(self) -> tuple[str | None, int]:
-        """Return the fault of the cluster, if there is one, and its number of machines."""
+        """Return the fault of the cluster, or None, and its number of machines."""
         try:
             client = self._connected()
             machines = _within(client, ASK_S, client.scheduler.identity, n_workers=-1)["workers"].keys()
@@ -238,7 +239,8 @@ ADVICE = {
 
 @contextmanager
 def _sendable_again() -> Iterator[None]:
-    """Report every exception of Dask in the block as a fault of the cluster, since the work there raises none."""
+    """Report every exception of Dask in the block as a fault of the cluster. Slices return their own exceptions, and
+    never raise them."""
     try:
         yield
     except KilledWorker:
@@ -252,10 +254,10 @@ def _sendable_again() -> Iterator[None]:
 
 
 def fault_of(machines: dict[str, Any], *, may_be_in_the_clear: bool) -> str | None:
-    """Return the reason why a cluster gets no runs, a name in `ADVICE`; None if it gets runs.
+    """Return the reason why a cluster gets no runs, as a key of `ADVICE`; None if it gets runs.
 
     Args:
-        machines: What each machine says of itself, by address.
+        machines: What each machine reports about itself, by address.
         may_be_in_the_clear: Whether rows may go to other machines unencrypted.
     """
     answers = [each for each in machines.values() if isinstance(each, Machine)]

@@ -2,7 +2,7 @@
 
 A run's steps are sent as slices of about a second. Each slice begins with the checkpoint that the previous one
 returned. Between two slices, the cluster holds only the rows of the run. So a run is cancelled, stopped or handed back
-by sending no further slice, and losing a machine, a scheduler or a connection costs only the slice under way. The
+by sending no further slice. If a machine, the scheduler or the connection is lost, only the present slice is lost. The
 worker always holds the newest checkpoint, from which a repeated slice begins.
 """
 
@@ -28,11 +28,11 @@ from trainer.run import RunCancelled, RunResult, steps_in
 log = structlog.get_logger()
 
 SHORTEST_SLICE_S, LONGEST_SLICE_S = 1.0, 30.0
-#: A slice lasts this many times as long as it takes to begin it, so that most of its time is spent on steps.
+#: A slice lasts this many times as long as its preparation, so that most of its time is spent on steps.
 STEPS_PER_LOADING = 20.0
-#: The speed of the network for which checkpoints, which travel to the machine and back, are timed.
+#: The assumed speed of the network, for the time in which a checkpoint is sent to a machine and back.
 BYTES_PER_S = 1e8
-#: The factor by which slices lengthen the time of steps, and the seconds that beginning one takes.
+#: The factor by which slicing lengthens the time of steps, and the seconds that it takes to begin a slice.
 SLICED, MOVING_S = 1.3, 1.0
 #: A slice is not sent again after this many machines were lost with it.
 MAX_MACHINES_LOST = 4
@@ -41,10 +41,10 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
 class DaskExecutor:
-    """Send slices of runs to the cluster behind a scheduler's address, whose machines compute on their processors.
+    """Send slices of runs to the Dask cluster at a scheduler's address. Its machines compute on their CPUs.
 
     Attributes:
-        device: The processors.
+        device: The device that computes: the CPUs.
     """
 
     device = HOST
@@ -69,7 +69,7 @@ class DaskExecutor:
     def pace(self, work: Work) -> Pace:
         """Return the pace of this process's machine, with an allowance for the transfer of rows and slices.
 
-        The machines of the cluster are assumed to be as fast; runs on slower ones are late.
+        The machines of the cluster are assumed to be as fast as this one. Runs on slower machines end late.
         """
         here = self._paces.of(work)
         moved_s = 8.0 * work.capacity * (work.model.num_features + 1) / BYTES_PER_S

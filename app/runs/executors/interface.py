@@ -1,7 +1,7 @@
-"""The interface between a worker and what carries out its runs.
+"""The interface between a worker and the executor that carries out the steps of its runs.
 
-The worker keeps everything that makes a run one release and one charge: the claim, the start, the keys and checkpoints
-on the disk, the model, the end. An executor gets a plan, rows and a checkpoint, and takes steps.
+The worker does everything that makes a run one release and one charge: it claims, starts and ends the run, and writes
+keys, checkpoints and the model. An executor gets a plan, rows and a checkpoint, and takes steps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainer.run import RunResult
 
 
 class MachinesLost(Exception):
-    """A training has killed so many machines that it is not given to another one."""
+    """Raised when so many machines have died during a training that it is not given to another one."""
 
 
 class TrainingFailed(Exception):
@@ -38,7 +38,7 @@ class Executor(Protocol):
 
     Attributes:
         device: The device that computes; the run's result names it.
-        tells_before_each_step: Whether ``on_progress`` is called before each step, and may wait.
+        tells_before_each_step: Whether ``on_progress`` is called before each step. Then it may make the step wait.
     """
 
     tells_before_each_step: bool
@@ -68,7 +68,7 @@ class Executor(Protocol):
         """Carry out the job's plan, from the given checkpoint to the end.
 
         Args:
-            checkpoints: Asked whether one is due, and given one, at least once a second.
+            checkpoints: Asked at least once a second whether a checkpoint is due, and given the checkpoint if it is.
             on_progress: Called with the steps done and the total number of steps, also at least once a second.
             is_cancelled: Asked at least once a second whether to give up.
 
@@ -77,6 +77,6 @@ class Executor(Protocol):
 
         Raises:
             RunCancelled: ``is_cancelled`` returned true.
-            MachinesLost: the training has killed too many machines.
+            MachinesLost: too many machines have died during the training.
         """
         ...

@@ -1,4 +1,4 @@
-"""Measure the pace of this machine at runs on dummy rows, without any private row."""
+"""Measure how fast this machine carries out runs, on dummy rows and without any private row."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from trainer.pace import dummy_rows, measure
 from trainer.scores import class_scores, number_scores
 from trainer.streams import random_streams
 
-#: The fewest bytes per second that a disk is assumed to read or write; decryption keeps up with it.
+#: The assumed speed of the disk in bytes per second. Real disks are faster, and decryption is at least as fast.
 BYTES_PER_S = 2.5e8
-#: The number of rows on which reading is measured, and the number on which scoring is.
+#: The number of rows on which reading is measured, and the number of rows on which scoring is measured.
 SAMPLED_ROWS, SCORED_ROWS = 4096, 32
-#: The most numbers for which public rows are measured, unless as many rows as the others have more.
+#: Public rows are measured on at most this many numbers, or on `SCORED_ROWS` rows if these have more.
 SAMPLED_NUMBERS = 2**21
 #: The number of paces that are remembered.
 KNOWN_PACES = 1024
@@ -36,7 +36,7 @@ class Pace:
     """The times that the parts of a run take, in seconds.
 
     Attributes:
-        reading_s: The time to read, hash and scale as many rows as there is room for.
+        reading_s: The time to read, hash and scale a full data set (all slots).
         preparing_s: The time from the scaled rows to the first step.
         step_s: The time of a step, averaged over the plan.
         scoring_s: The time to score and evaluate the model on every slot and on public rows, and to write it.
@@ -62,7 +62,7 @@ class MeasuredPaces:
         self._measuring = threading.Lock()
 
     def of(self, work: Work) -> Pace:
-        """Return the pace of such runs.
+        """Return the pace of runs with this work.
 
         Raises:
             DeviceFull: the device has too little memory for them.
@@ -80,7 +80,7 @@ class MeasuredPaces:
 
 
 def _reading_s(work: Work) -> float:
-    """Return the seconds in which as many rows as there is room for, and the test rows, are read, hashed and scaled."""
+    """Return the seconds that it takes to read, hash and scale a full data set (all slots) and the test rows."""
     rows, columns = min(work.capacity, SAMPLED_ROWS), work.description.features
     raw = np.linspace(0.0, 1.0, rows * len(columns)).reshape(rows, len(columns))
     for index, column in enumerate(columns):
@@ -94,7 +94,7 @@ def _reading_s(work: Work) -> float:
 
 
 def _scoring_s(work: Work) -> float:
-    """Return the seconds in which the model is scored on each slot, if it is scored at all, and written."""
+    """Return the seconds that it takes to score the model on each slot, if it is scored, and to write it."""
     written_s = 8.0 * work.model.num_parameters / BYTES_PER_S
     if not work.has_score:
         return written_s
@@ -106,7 +106,7 @@ def _scoring_s(work: Work) -> float:
 
 
 def _public_scoring_s(work: Work) -> float:
-    """Return the seconds in which the public rows are predicted and scored."""
+    """Return the seconds that it takes to predict and score the public rows."""
     if work.test_size == 0 or TASKS[work.model.kind] is Task.MEAN:
         return 0.0
     rows = min(work.test_size, SAMPLED_ROWS, max(SCORED_ROWS, SAMPLED_NUMBERS // work.model.num_features))
@@ -119,8 +119,8 @@ def _public_scoring_s(work: Work) -> float:
 
 
 def _evaluating_s(work: Work) -> float:
-    """Return the seconds in which the sums over the held-out rows are computed, one slot after the other, and turned
-    into metrics."""
+    """Return the seconds that it takes to compute the sums over the held-out rows, one slot after the other, and the
+    metrics."""
     evaluation, model = work.plan.evaluation, work.model
     if evaluation is None:
         return 0.0

@@ -1,11 +1,11 @@
 """A slice of a run on a machine of the cluster: it takes some seconds, from a checkpoint to the next one or to the end.
 
-It sees no database, no ledger, no data folder and no key of the service: rows, a plan, a model and a checkpoint come
-with the call, and the answer is the next checkpoint or the released parameters. The input determines the answer, so a
-slice that was lost with its machine can be repeated elsewhere without drawing new noise. A slice for which nobody waits
-any more ends by itself.
+A slice has no access to the database, the ledger, the data folder or the service's keys. Rows, a plan, a model and a
+checkpoint come with the call, and the answer is the next checkpoint or the released parameters. The input determines
+the answer, so a slice that was lost with its machine can be repeated elsewhere without drawing new noise. A slice for
+which nobody waits any more ends by itself.
 
-Nothing here is printed. Dask shows the names and texts of the objects that it handles, so objects with data have
+Nothing here is printed. Dask shows the names and texts of the objects that it handles. So objects with data have
 neutral texts, and an exception is returned as types and places.
 """
 
@@ -52,7 +52,7 @@ class Slice:
         checkpoint: The checkpoint from which it continues.
         data_tag: The data to which the checkpoint is bound, as in `trainer.checkpoint.Binding`.
         code_version: The version of the program that may continue from it.
-        seconds: The time after which the step under way is the last one.
+        seconds: The time after which no further step is begun.
     """
 
     plan: bytes
@@ -97,7 +97,7 @@ class Failed:
 
 @dataclass(frozen=True, eq=False)
 class Refused:
-    """This machine runs another program than the one that the checkpoint belongs to; it took no step."""
+    """The answer of a machine whose program is not the one that made the checkpoint. The machine took no step."""
 
 
 Outcome = Unfinished | Finished | Failed | Refused
