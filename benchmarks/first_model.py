@@ -174,7 +174,7 @@ def persons_seconds(figures: Mapping[str, Any]) -> float:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for the first answer and the first model."""
+    """Return a mapping with "what", "goal", "measured" and "met" for the first answer and the first model."""
     asked = (
         ("From a clone to the first answer", figures["answer_s"], ANSWER_S),
         ("A person's time from there to a charged private model", persons_seconds(figures), MODEL_S),

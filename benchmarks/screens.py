@@ -87,7 +87,7 @@ def _await_numerics(server: Server) -> None:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for the first screen, cold and warm."""
+    """Return a mapping with "what", "goal", "measured" and "met" for the first screen, cold and warm."""
     first = next(row for row in figures["screens"] if row["name"] == FIRST)
     asked = (("on the first visit", "first", COLD_MS), ("on later visits", "next", WARM_MS))
     return [

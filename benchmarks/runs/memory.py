@@ -102,7 +102,7 @@ def _carried_out(server: Server, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each size."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each size."""
     return [
         {
             "what": f"largest memory of a worker that trains on {each['rows']} x {each['features']} rows",

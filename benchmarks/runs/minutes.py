@@ -78,7 +78,7 @@ def measure(algorithm: str, rows: int, features: int, seconds: float) -> dict[st
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for the estimate."""
+    """Return a mapping with "what", "goal", "measured" and "met" for the estimate."""
     ratios = [each["ratio"] for each in figures["cases"]]
     return [
         {

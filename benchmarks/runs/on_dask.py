@@ -202,7 +202,7 @@ def _until(condition: Any) -> None:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for the time, and for the rows' journeys."""
+    """Return a mapping with "what", "goal", "measured" and "met" for the time, and for the rows' journeys."""
     runs = figures["runs"]
     return [
         {

@@ -26,7 +26,8 @@ NAMES = {
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each goal. A goal is met if every batch size meets it."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each goal. A goal is met if every batch size meets
+    it."""
     speed = figures["speed"]
     return [
         *(_over_torch(model, batches, _of(speed, model)) for model in MODELS for batches in BATCHES),

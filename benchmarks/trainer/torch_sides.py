@@ -30,7 +30,7 @@ Step = Callable[[], None]
 
 
 def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """Import what the side needs, and return a function that trains on data until told to stop."""
+    """Import what the side needs, and return a function that trains on data until it is told to stop."""
     torch: Any = import_module("torch")
     module, optimizer, criterion, draw = SIDES[side](torch, task)
 
