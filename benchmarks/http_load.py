@@ -46,7 +46,7 @@ class Load:
         return self.requests / self.seconds
 
     def percentile(self, percent: float) -> float:
-        """Return the latency in milliseconds that the given percentage of the answers did not exceed.
+        """Return the least latency in milliseconds that the given percentage of the answers did not exceed.
 
         >>> Load(4, 1.0, 0.1, [3.0, 1.0, 2.0, 4.0]).percentile(50)
         2.0
@@ -91,7 +91,7 @@ class Connection:
         """Send a POST and return the body of the answer.
 
         Raises:
-            RuntimeError: If the status is not the expected one, or the server hung up.
+            RuntimeError: If the status is not the expected one, or the server closed the connection.
         """
         head = f"POST {path} HTTP/1.1\r\n{self._head}Content-Type: application/json\r\n"
         if key is not None:

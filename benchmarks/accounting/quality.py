@@ -121,8 +121,8 @@ def target_use(targets: Iterable[Target]) -> dict[str, Any]:
 
 
 def disputes(limit: float) -> list[dict[str, Any]]:
-    """Return the answers of peers outside our certified interval, for questions with a closed form or a published
-    attack.
+    """Return the answers of other libraries that are outside our certified interval, for questions with a closed form
+    or a published attack.
     """
     replace_one = NeighboringRelation.REPLACE_ONE
     single = ours.full_batch_epsilon(1.0, replace_one, 1e-5)

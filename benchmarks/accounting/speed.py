@@ -148,8 +148,8 @@ def slow_cases(trainings: Iterable[Training], effort: Effort) -> dict[str, Any]:
 def ask(
     peer: Callable[[Case, int], float], case: Case, our_call: Callable[[int], object], effort: Effort
 ) -> dict[str, Any]:
-    """Return a peer's value with its time divided by ours, or ``error``: the failure of a peer is a result and does not
-    end the run.
+    """Return a library's value with its time divided by ours. If the library fails, return ``error``: a failure is a
+    result, too, and does not end the run.
     """
     try:
         value, comparison = in_turns(our_call, partial(peer, case), effort)

@@ -4,8 +4,8 @@ A run that names only data, a model and a target is compared with the best setti
 
 - Every run trains by `trainer.run` with the noise that its target needs: delta 1e-5, add or remove one record.
 - `TUNED_ON` has the sets on which the preset may be tuned: six sets, and one that was held back at first. The sets in
-  `HELD_BACK` are looked at once, at the end. One of them is `forest`, which belongs to the first preset. The other
-  three were committed later, when the rules were final and nothing had been trained on these sets. No rule may be
+  `HELD_BACK` are looked at once, at the end: `forest` was looked at with the first preset. The other three
+  sets were committed later, when the rules were final and nothing had been trained on these sets. No rule may be
   changed because of results on a set that is held back.
 - A score is measured on rows on which no run trains: accuracy for classes, R^2 for numbers.
 - The grid is screened with one seed. The `FINALISTS` best settings of each set and epsilon are run with all seeds, and

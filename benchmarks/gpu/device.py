@@ -21,9 +21,7 @@ def cupy() -> Any:
         devices = library.cuda.runtime.getDeviceCount()
     except ImportError:
         raise NoGpu("CuPy is not installed") from None
-    except (
-        Exception
-    ) as error:  # CuPy raises an error of its own, whose class cannot be named here, since CuPy may not be installed.
+    except Exception as error:  # The class of CuPy's own error cannot be named, since CuPy may not be installed.
         raise NoGpu(f"CuPy finds no device: {error}") from None
     if devices < 1:
         raise NoGpu("CuPy finds no device")

@@ -69,7 +69,7 @@ def fill_one(server: PostgreSql, url: str, data_dir: Path, kind: str, limit: flo
 
 def fills_exactly(privacy_filter: PrivacyFilter, admitted: Sequence[int], used: Amounts) -> bool:
     """Return whether the admitted counts cost what the ledger says, stay within the limit, and leave no room for one
-    more.
+    more query.
     """
     costs = {count: _cost(privacy_filter, count) for count in {1, *admitted}}
     total = privacy_filter.zero

@@ -42,8 +42,8 @@ LAYOUTS = tuple(Layout(kind, processes) for kind in work.FILTERS for processes i
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The number of pairs that one process made, and the times of its begin and end by the machine's monotonic
-    clock."""
+    """The number of pairs that one process made, and the times at which it began and ended, by the machine's
+    monotonic clock."""
 
     pairs: int
     began: float

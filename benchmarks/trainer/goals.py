@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.trainer.work import MODELS
 
 OVER_TORCH = {"softmax": 1.3, "mlp": 1.6}
-#: Our kinds of batches, and what the ratio of each is called.
+#: Our kinds of batches, and the name of the ratio of each.
 BATCHES = {
     "Poisson batches": "over_torch",
     "Poisson batches that are cut": "cut_over_torch",
