@@ -165,24 +165,28 @@ def _bounds(rows: Sequence[Mapping[str, Cell]]) -> list[str]:
     )
     gain = [_of(row, "bound") / _of(row, "closed form") for row in rows]
     return [
-        f"In {held} of {len(rows)} settings the measured excess risk, with four standard errors, is below its bound "
-        f"and above the lower bound; it is {min(ratios):.2g} to {max(ratios):.2g} of the bound.",
-        f"The bound evaluated at the plan's own step sizes is {min(gain):.2g} to {max(gain):.2g} of its closed form.",
+        f"In {held} of {len(rows)} settings the measured excess risk plus four standard errors is below the bound, "
+        "and the measured excess risk is above the lower bound. It is "
+        f"{min(ratios):.2g} to {max(ratios):.2g} times the bound.",
+        "If the bound is evaluated at the plan's own step sizes, it is "
+        f"{min(gain):.2g} to {max(gain):.2g} times its closed form.",
     ]
 
 
 def _slopes(over_n: Sequence[Mapping[str, Cell]], over_epsilon: Sequence[Mapping[str, Cell]]) -> list[str]:
     private, larger = 2.0 - 2.0 / MOMENT_ORDER, over_n[len(over_n) // 2 :]
     return [
-        f"In n the slopes are {_slope(over_n, 'records', 'excess risk'):.2f} (measured; "
+        f"In n, the slope of the measured excess risk is {_slope(over_n, 'records', 'excess risk'):.2f}. It is "
         f"{_slope(larger, 'records', 'excess risk'):.2f} from {larger[0]['records']} records on, where the ball no "
-        f"longer holds the noise back), "
-        f"{_slope(over_n, 'records', 'bound'):.2f} (bound) and {_slope(over_n, 'records', 'rate (c = 1)'):.2f} (rate), "
-        f"where the rate has {-private:.2f} in its private and -1 in its other term.",
-        f"In epsilon they are {_slope(over_epsilon, 'epsilon_p', 'excess risk'):.2f}, "
-        f"{_slope(over_epsilon, 'epsilon_p', 'bound'):.2f} and "
-        f"{_slope(over_epsilon, 'epsilon_p', 'rate (c = 1)'):.2f}, where "
-        f"the rate has {-private:.2f} in its private and 0 in its other term.",
+        "longer limits the effect of the noise. The slope of the bound is "
+        f"{_slope(over_n, 'records', 'bound'):.2f}, and that of the rate "
+        f"{_slope(over_n, 'records', 'rate (c = 1)'):.2f}. The private term of the rate has the exponent "
+        f"{-private:.2f}, and its other term -1.",
+        "In epsilon, the slope of the measured excess risk is "
+        f"{_slope(over_epsilon, 'epsilon_p', 'excess risk'):.2f}, that of the bound "
+        f"{_slope(over_epsilon, 'epsilon_p', 'bound'):.2f}, and that of the rate "
+        f"{_slope(over_epsilon, 'epsilon_p', 'rate (c = 1)'):.2f}. The private term of the rate has the exponent "
+        f"{-private:.2f}, and its other term 0.",
     ]
 
 
@@ -191,10 +195,11 @@ def _threshold(rows: Sequence[Mapping[str, Cell]]) -> str:
     best_bound = min(rows, key=lambda row: _of(row, "bound"))
     [preset] = [row for row in rows if row["clip over preset"] == 1.0]
     return (
-        f"Of the thresholds tried, {_of(best_bound, 'clip over preset'):g} times the preset has the least bound "
-        f"({_of(best_bound, 'bound'):.2g} against {_of(preset, 'bound'):.2g}) and {_of(best, 'clip over preset'):g} "
-        f"times the preset the least measured risk ({_of(best, 'excess risk'):.2g} against "
-        f"{_of(preset, 'excess risk'):.2g}): the moments are bounded over the whole ball, and a run is near its middle."
+        f"Of the clip thresholds tried, {_of(best_bound, 'clip over preset'):g} times the preset has the least bound "
+        f"({_of(best_bound, 'bound'):.2g} against {_of(preset, 'bound'):.2g}). The least measured risk is at "
+        f"{_of(best, 'clip over preset'):g} times the preset ({_of(best, 'excess risk'):.2g} against "
+        f"{_of(preset, 'excess risk'):.2g}). They differ since the moments are bounded over the whole ball, while a "
+        "run stays near the middle of the ball."
     )
 
 

@@ -222,21 +222,22 @@ def _sentences(rows: Sequence[dict[str, Any]], over: dict[tuple[str, str], list[
     last = _slopes(over["PL", "records"][-2:], "records")
     slopes = {key: _slopes(found, key[1]) for key, found in over.items()}
     return [
-        f"The measured mean is below the explicit bound in {below} of {len(rows)} rows; the bound is "
+        f"The measured mean is below the explicit bound in {below} of {len(rows)} rows. The bound is "
         f"{min(ratios['PL']):.1f} to {max(ratios['PL']):.1f} times the excess risk (PL) and "
         f"{min(ratios['no convexity']):.1f} to {max(ratios['no convexity']):.1f} times the gradient norm.",
-        "With PL the expected excess risk of this problem is known exactly: the measured means lie within "
+        "With PL, the expected excess risk of this problem is known exactly. The measured means are within "
         f"{max(exact):.1f} standard errors of it.",
-        "PL, slope of the excess risk in n "
-        f"{slopes['PL', 'records'][0]:.2f} (bound {slopes['PL', 'records'][1]:.2f}), in epsilon "
-        f"{slopes['PL', 'epsilon'][0]:.2f} (bound {slopes['PL', 'epsilon'][1]:.2f}); the rate is -2 up to logarithms. "
+        "With PL, the slope of the excess risk is "
+        f"{slopes['PL', 'records'][0]:.2f} in n (bound {slopes['PL', 'records'][1]:.2f}) and "
+        f"{slopes['PL', 'epsilon'][0]:.2f} in epsilon (bound {slopes['PL', 'epsilon'][1]:.2f}). The rate has the "
+        "exponent -2 in both, up to logarithms. "
         f"Between the two largest n the slope is {last[0]:.2f} (bound {last[1]:.2f}).",
-        "Without convexity, slope of the gradient norm in n "
-        f"{slopes['no convexity', 'records'][0]:.2f} (bound {slopes['no convexity', 'records'][1]:.2f}), in epsilon "
-        f"{slopes['no convexity', 'epsilon'][0]:.2f} (bound {slopes['no convexity', 'epsilon'][1]:.2f}); the theorem "
-        "promises -1/2, its worst case, and this problem is not the worst.",
-        f"No gradient was longer than {max(row['longest gradient / G'] for row in rows):.4f} G on the paths looked at "
-        "(one a row), so nothing was clipped, as the theorems ask.",
+        "Without convexity, the slope of the gradient norm is "
+        f"{slopes['no convexity', 'records'][0]:.2f} in n (bound {slopes['no convexity', 'records'][1]:.2f}) and "
+        f"{slopes['no convexity', 'epsilon'][0]:.2f} in epsilon (bound {slopes['no convexity', 'epsilon'][1]:.2f}). "
+        "The theorem promises -1/2 in the worst case, and this problem is not the worst.",
+        f"No gradient was longer than {max(row['longest gradient / G'] for row in rows):.4f} G on the path of one run "
+        "for each row. So nothing was clipped there, as the theorems require.",
     ]
 
 

@@ -141,8 +141,8 @@ def _under(rows: Sequence[Row]) -> list[str]:
     start = _excess(np.zeros(DIMENSION))
     vacuous = sum(_number(row["bound"]) >= start for row in rows)
     return [
-        f"The measured excess risk is under its bound in {under} of {len(rows)} rows; its share of it is {spans}. In "
-        f"{vacuous} rows the bound is above the {start:.2g} of the start itself.",
+        f"The measured excess risk is under its bound in {under} of {len(rows)} rows. Divided by the bound, it is "
+        f"{spans}. In {vacuous} rows the bound is above {start:.2g}, the excess risk at the start.",
     ]
 
 
@@ -151,9 +151,9 @@ def _beside(rows: Sequence[Row]) -> list[str]:
     risk = [_number(one["excess risk"]) / _number(other["excess risk"]) for one, other in pairs]
     work = [_number(one["gradients"]) / _number(other["gradients"]) for one, other in pairs]
     return [
-        f"At the same privacy DP-SVRG's excess risk is {min(risk):.2g} to {max(risk):.2g} times DP-GD's, for "
-        f"{min(work):.2g} to {max(work):.2g} times as many gradients: the theorem takes some 96 times the "
-        "condition number of inner steps in an epoch, each with noise of its own.",
+        f"At the same privacy, the excess risk of DP-SVRG is {min(risk):.2g} to {max(risk):.2g} times that of DP-GD, "
+        f"with {min(work):.2g} to {max(work):.2g} times as many gradients. In each epoch the theorem takes about 96 "
+        "inner steps times the condition number, each with noise of its own.",
     ]
 
 
@@ -164,7 +164,7 @@ def _slopes(rows: Sequence[Row]) -> list[str]:
         n = [_number(row["n"]) for row in some]
         measured, bound = (slope(n, [_number(row[name]) for row in some]) for name in ("excess risk", "bound"))
         found.append(f"{algorithm} n^{measured:.2f} (bound n^{bound:.2f})")
-    return [f"Over these sizes the excess risk falls as: {', '.join(found)}; both rates are n^-2 up to logarithms."]
+    return [f"Over these sizes the excess risk falls as {', '.join(found)}. Both rates are n^-2 up to logarithms."]
 
 
 def _plot(rows: Sequence[Row], sizes: Sequence[int]) -> Lines:

@@ -145,24 +145,27 @@ def _under(rows: Sequence[Row]) -> list[str]:
     shares = [_number(row["excess risk"]) / _number(row["bound"]) for row in rows]
     return [
         f"The measured excess risk is under its bound in {sum(share <= 1.0 for share in shares)} of {len(rows)} "
-        f"settings, at {min(shares):.2g} to {max(shares):.2g} of it; the bound is vacuous in "
-        f"{sum(row['vacuous'] is True for row in rows)}.",
+        f"settings, and {min(shares):.2g} to {max(shares):.2g} times the bound. The bound is vacuous in "
+        f"{sum(row['vacuous'] is True for row in rows)} settings.",
     ]
 
 
 def _slopes(by_size: Sequence[Row]) -> list[str]:
     n = [_number(row["n"]) for row in by_size]
     measured, bound = (slope(n, [_number(row[name]) for row in by_size]) for name in ("excess risk", "bound"))
-    return [f"In n it falls as n^{measured:.2f}, the bound as n^{bound:.2f}; both terms of the rate have -1/2."]
+    return [
+        f"The excess risk falls as n^{measured:.2f} and the bound as n^{bound:.2f}. Both terms of the rate are n^-1/2."
+    ]
 
 
 def _of_smoothing(by_smoothing: Sequence[Row]) -> list[str]:
     best = min(by_smoothing, key=lambda row: _number(row["excess risk"]))
     [preset] = [row for factor, row in zip(FACTORS, by_smoothing, strict=True) if factor == 1.0]
     return [
-        f"Of five smoothings a factor of ten apart, {_number(best['smoothing']):.2g} has the least measured risk "
-        f"({_number(best['excess risk']):.2g}); that of least bound is {_number(preset['smoothing']):.2g} "
-        f"({_number(preset['excess risk']):.2g}).",
+        "Each of five smoothings is ten times the one before. Of these, "
+        f"{_number(best['smoothing']):.2g} has the least measured excess risk ({_number(best['excess risk']):.2g}), "
+        f"and {_number(preset['smoothing']):.2g} has the least bound (with the excess risk "
+        f"{_number(preset['excess risk']):.2g}).",
     ]
 
 

@@ -136,9 +136,9 @@ def _under(rows: Sequence[Row]) -> list[str]:
         measured, bound = (slope(n, [_number(row[column]) for row in some]) for column in ("excess risk", "bound"))
         vacuous = sum(row["vacuous"] is True for row in some)
         found.append(
-            f"{name}: measured under its bound in {sum(share <= 1.0 for share in shares)} of {len(some)} rows, at "
-            f"{min(shares):.2g} to {max(shares):.2g} of it; the bound is vacuous in {vacuous} of them. The measured "
-            f"risk goes as n^{measured:.2f}, the bound as n^{bound:.2f}."
+            f"{name}: the measured excess risk is under its bound in {sum(share <= 1.0 for share in shares)} of "
+            f"{len(some)} rows, and {min(shares):.2g} to {max(shares):.2g} times the bound. The bound is vacuous in "
+            f"{vacuous} of the rows. The measured risk varies as n^{measured:.2f}, and the bound as n^{bound:.2f}."
         )
     return found
 
@@ -150,13 +150,14 @@ def _trained(rows: Sequence[Row]) -> list[str]:
         f"gradients ({name})"
         for name, row in last.items()
     )
-    found = [f"Of the start's excess risk of {start:.3g} there is left: {left}."]
+    found = [f"The excess risk at the start is {start:.3g}. After training, these shares of it are left: {left}."]
     localized = _of(rows, "localized_clipped_subgradient")
     worse = sum(_number(row["excess risk"]) > start for row in localized)
     if worse:
         found.append(
-            f"In {worse} of {len(localized)} of its rows the localised algorithm ends above the start: its work grows "
-            "as n^2, and at the sizes that leaves, its noise does more than its training."
+            f"In {worse} of its {len(localized)} rows, the localised algorithm ends with more excess risk than at the "
+            "start. Its work grows as n^2, so only small n are run, and there its noise has more effect than its "
+            "training."
         )
     return found
 

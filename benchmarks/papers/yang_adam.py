@@ -72,7 +72,7 @@ def _accuracy(row: Row) -> float:
 def _best(rows: Sequence[Row]) -> str:
     best = {algorithm: max(_of(rows, algorithm), key=_accuracy) for algorithm in BOUNDS}
     words = ", ".join(f"{name} {_accuracy(row):.3f} (step size {row['step size']:g})" for name, row in best.items())
-    return f"Best accuracy over the step sizes: {words}."
+    return f"The best accuracies over the step sizes are: {words}."
 
 
 def _range(rows: Sequence[Row]) -> str:
@@ -82,7 +82,10 @@ def _range(rows: Sequence[Row]) -> str:
         good[algorithm] = sum(value >= max(some) - NEAR for value in some)
     words = ", ".join(f"{name} {count}" for name, count in good.items())
     places = len(STEP_SIZES[False])
-    return f"Of {places} step sizes a factor of four apart, within {NEAR:g} of an algorithm's own best are: {words}."
+    return (
+        f"Of {places} step sizes, each four times the last, so many are within {NEAR:g} of the algorithm's best: "
+        f"{words}."
+    )
 
 
 def _plot(rows: Sequence[Row]) -> Lines:

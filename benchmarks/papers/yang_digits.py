@@ -188,14 +188,14 @@ def _grid(
 def _sentences(sgd: Grid, nsgd: Grid) -> list[str]:
     apart = abs(sgd.best - nsgd.best)
     return [
-        f"Best accuracy {sgd.best:.3f} with clipping (c = {sgd.best_bound:.3g}, eta = {sgd.best_step:g}) and "
-        f"{nsgd.best:.3f} with normalisation (r = {nsgd.best_bound:.3g}, eta = {nsgd.best_step:g}): "
-        + ("where both are tuned they are alike." if apart < NEAR else "they differ even where both are tuned."),
+        f"The best accuracy is {sgd.best:.3f} with clipping (c = {sgd.best_bound:.3g}, eta = {sgd.best_step:g}) and "
+        f"{nsgd.best:.3f} with normalisation (r = {nsgd.best_bound:.3g}, eta = {nsgd.best_step:g}). "
+        + ("If both are tuned, they are alike." if apart < NEAR else "They differ even if both are tuned."),
         f"At its best step size DP-NSGD stays within {NEAR:g} of its best accuracy for r from {nsgd.good[0]:.3g} to "
-        f"{nsgd.good[-1]:.3g}, {len(nsgd.good)} of {len(nsgd.bounds)} regularisers; DP-SGD for c from "
-        f"{sgd.good[0]:.3g} to {sgd.good[-1]:.3g}, {len(sgd.good)} of {len(sgd.bounds)} clip thresholds.",
-        f"The best step size of DP-SGD moves with the threshold as c^{sgd.exponent:.2f} (a ridge: eta and c have to be "
-        f"tuned together), that of DP-NSGD as r^{nsgd.exponent:.2f}, both where it is inside the grid.",
-        "Neither is free of tuning: at a step size four times too small or too large DP-NSGD falls by "
-        f"{nsgd.loss(-1):.3f} or {nsgd.loss(1):.3f}, DP-SGD by {sgd.loss(-1):.3f} or {sgd.loss(1):.3f}.",
+        f"{nsgd.good[-1]:.3g}, which are {len(nsgd.good)} of {len(nsgd.bounds)} regularisers. DP-SGD does for c from "
+        f"{sgd.good[0]:.3g} to {sgd.good[-1]:.3g}, which are {len(sgd.good)} of {len(sgd.bounds)} clip thresholds.",
+        f"The best step size of DP-SGD varies with the threshold as c^{sgd.exponent:.2f}, so eta and c have to be "
+        f"tuned together. That of DP-NSGD varies as r^{nsgd.exponent:.2f}. Only best step sizes inside the grid count.",
+        "Both need tuning. If the step size is four times too small or too large, the accuracy of DP-NSGD falls by "
+        f"{nsgd.loss(-1):.3f} or {nsgd.loss(1):.3f}, and that of DP-SGD by {sgd.loss(-1):.3f} or {sgd.loss(1):.3f}.",
     ]
