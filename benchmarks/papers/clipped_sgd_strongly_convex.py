@@ -1,10 +1,11 @@
-"""Clipped SGD in the setting of Theorem 11 of Lowy & Razaviyayn 2023: strongly convex, smooth, heavy-tailed gradients.
+"""This reproduction runs clipped SGD in the setting of Theorem 11 of Lowy & Razaviyayn 2023: a strongly convex, smooth
+loss with heavy-tailed gradients.
 
 The problem is least squares on rows of random signs, which are scaled so that the population's Hessian is diagonal and
-known. The errors of labels have Student's law with 3.2 degrees of freedom, which has three moments but no fourth, so
-there is no Lipschitz constant. The numbers mu, beta, the minimiser and the excess risk of any point are exact, and r_3
-and r_2 are bounded in closed form: |grad f| = |a| |<w - w*, a> - xi| with |a| constant, E <v, a>^4 <= 3 (beta |v|^2)^2,
-and E |xi|^3 by its formula.
+known. The errors of labels have Student's law with 3.2 degrees of freedom. It has three moments but no fourth, so there
+is no Lipschitz constant. The strong convexity mu, the smoothness beta, the minimiser and the excess risk of any point
+are exact. The moments r_3 and r_2 of gradients are bounded in closed form: |grad f| = |a| |<w - w*, a> - xi| with |a|
+constant, E <v, a>^4 <= 3 (beta |v|^2)^2, and E |xi|^3 by its formula.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ DIAMETER = 2.0
 MOMENT_ORDER = 3.0
 FREEDOM = 3.2
 ERROR_SCALE = 0.5
-#: The fixed epsilon_p = sqrt(2 rho) of the paper where n varies, and the fixed n where epsilon_p varies.
+#: The value of the paper's epsilon_p = sqrt(2 rho) in the runs over n, and the value of n in the runs over epsilon_p.
 EPSILON = 1.0
 MIDDLE = 80_000
 
@@ -44,7 +45,7 @@ Vector = npt.NDArray[np.float64]
 
 
 def assumptions() -> dict[str, float]:
-    """Return the theorem's constants on the whole ball."""
+    """Return the constants that the theorem assumes, for all points of the ball."""
     length, beta = math.sqrt(float(SPECTRUM.sum())), float(SPECTRUM.max())
     third = FREEDOM**1.5 * gamma(2.0) * gamma((FREEDOM - 3.0) / 2.0) / (math.sqrt(math.pi) * gamma(FREEDOM / 2.0))
     error_3, error_2 = ERROR_SCALE * float(np.cbrt(third)), ERROR_SCALE * math.sqrt(FREEDOM / (FREEDOM - 2.0))
@@ -73,7 +74,7 @@ MODEL = PerRecordModel(DIMENSION + 1, np.zeros(DIMENSION), gradients)
 
 
 def sample(records: int, seed: int) -> Vector:
-    """Return rows (a, xi)."""
+    """Return random rows (a, xi)."""
     rng = np.random.default_rng([records, seed])
     signs = rng.integers(0, 2, size=(records, DIMENSION)) * 2.0 - 1.0
     return np.column_stack([signs * np.sqrt(SPECTRUM), ERROR_SCALE * rng.standard_t(FREEDOM, size=records)])
@@ -81,7 +82,7 @@ def sample(records: int, seed: int) -> Vector:
 
 @lru_cache
 def planned(records: int, epsilon_p: float, clip_factor: float = 1.0) -> Calibration:
-    """Return the plan with the paper's own presets, and with the clip threshold times a factor."""
+    """Return the plan with the paper's own settings, except that the clip threshold is multiplied by a factor."""
     spec = Spec(records, ZcdpTarget(0.5 * epsilon_p**2), dimension=DIMENSION, assumptions=assumptions())
     found = calibrate(NAME, spec)
     if clip_factor == 1.0:
@@ -92,7 +93,7 @@ def planned(records: int, epsilon_p: float, clip_factor: float = 1.0) -> Calibra
 
 
 def row_of(records: int, epsilon_p: float, runs: int, clip_factor: float = 1.0) -> dict[str, Cell]:
-    """Return the measured excess risk beside its known bounds."""
+    """Return a row of the table: the measured excess risk beside its bounds."""
     found = planned(records, epsilon_p, clip_factor)
     risks = []
     for seed in range(runs):

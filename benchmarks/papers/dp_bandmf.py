@@ -1,9 +1,9 @@
-"""This reproduction computes the error of banded matrices with the noise that each needs: Choquette-Choo et al. 2023,
-and values that others print.
+"""This reproduction computes the errors of banded matrices (Choquette-Choo et al. 2023) with the noise that each needs,
+and compares closed forms with values in other papers.
 
-The error is that of prefix sums, which decides the error of a run with one step size; nothing is trained here. For each
-target every number of bands has its own certified noise. The choice by doubling is compared with the best of all
-numbers up to 128, and each optimum with the square root that is cut to the same number of bands.
+The error is that of prefix sums, which decides the error of a run with one step size. Nothing is trained here. For each
+target, every number of bands has its own certified noise. The best of the numbers 1, 2, 4, ..., 64 is compared with the
+best of all numbers up to 128. Each optimal matrix is compared with the square root, cut to the same number of bands.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _CYCLIC, _FIXED = CyclicPoisson.kind, FixedOrderEpochs.kind
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Solve for the noise and the error at every target; ``quick`` leaves out the brute force over bands."""
+    """Return the noise and the error for every target. ``quick`` leaves out the comparison with all numbers of
+    bands."""
     rows: list[dict[str, Cell]] = []
     lines: dict[str, list[float | None]] = {}
     bands = [2**power for power in range(7)]
@@ -147,7 +148,7 @@ def _of_roots() -> Iterator[str]:
 
 def _of_closed_forms() -> Iterator[str]:
     """Yield a sentence about the closed forms of Fichtenberger, Henzinger & Upadhyay 2023 for one participation, and
-    about what is often quoted from them."""
+    about a formula that is often quoted from this paper."""
     steps = 1000
     root = square_root(steps)
     norm = float(np.linalg.norm(root))

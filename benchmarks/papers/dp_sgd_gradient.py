@@ -1,9 +1,9 @@
-"""This reproduction runs Algorithm 2 of Wang, Lei, Ying & Zhang 2022: optimisation error and bounds, slopes, and Lemma
-13's region.
+"""This reproduction runs Algorithm 2 of Wang, Lei, Ying & Zhang 2022. It compares the optimisation error with its
+bounds, computes slopes, and checks the region that Lemma 13 claims.
 
 The loss is the q-norm hinge with q = 1.5, on synthetic records in the unit ball. There are n steps of one record each,
-and neighbours replace one record. This is the paper's own setting with alpha = 1/2, where it claims linear gradient
-complexity.
+and neighbouring data sets differ by replacing one record. This is the paper's own setting with alpha = 1/2, for which
+the paper claims a linear number of gradients.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Row = Mapping[str, Cell]
 
 @dataclass(frozen=True)
 class Data:
-    """Records and their labels, 0 or 1, with the least mean loss in the ball."""
+    """Records with their labels, 0 or 1, and the least mean loss of any point in the ball."""
 
     features: Matrix
     labels: npt.NDArray[np.int64]
@@ -54,7 +54,8 @@ class Data:
 
 
 def reproduce(quick: bool) -> dict[str, Any]:
-    """Train with the theorem's step size and with that of least bound, and compute the region where a beta exists."""
+    """Train with the theorem's step size and with the step size of least bound, and compute where a beta is
+    feasible."""
     sizes, epsilons = (SIZES[:3], EPSILONS[1:4]) if quick else (SIZES, EPSILONS)
     repeats = 4 if quick else 12
     fresh = _data(FRESH_RECORDS, seed=1)
@@ -153,7 +154,7 @@ def _data(n: int, seed: int) -> Data:
     features[:, 0] += 1.5 * random.choice([-1.0, 1.0], n)
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     labels = ((features[:, 0] > 0.0) ^ (random.random(n) < 0.1)).astype(np.int64)
-    solve: Any = minimize  # its stubs ask for shapes that NumPy's stubs do not promise
+    solve: Any = minimize  # its type stubs require shapes that NumPy's stubs do not state
     solution = solve(
         lambda w: _risk(w, features, labels),
         np.zeros(DIMENSION),
@@ -288,7 +289,7 @@ def _thresholds(records: Sequence[float]) -> Lines:
 
 
 def _region(quick: bool) -> HeatMap:
-    """Return where a beta is feasible, and how much noise it comes with."""
+    """Return where a beta is feasible for Theorem 11, and the noise at the best feasible beta."""
     sizes = [20, 10**3, 10**5] if quick else [20, 50, 100, 300, 10**3, 10**4, 10**5, 10**6]
     epsilons = [0.1, 1.0, 10.0] if quick else [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0]
     found = [[Theorem11(n, n, epsilon, float(n) ** -2.0).least_noise() for n in sizes] for epsilon in epsilons]

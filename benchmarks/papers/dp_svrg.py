@@ -3,8 +3,7 @@ Xu 2017).
 
 The problem is least squares on rows of a scaled Hadamard matrix, |x| = 1. Every record's loss is 1-smooth, and the mean
 loss has a Hessian that is diagonal, known and the same for every n, so that mu, D_0 and the minimum are exact. Theorem
-4.2 is about such strongly convex losses; for DP-GD (Theorem 6.2) they have the same mu as a Polyak-Lojasiewicz
-constant.
+4.2 is about such strongly convex losses. For DP-GD (Theorem 6.2), mu is also a Polyak-Lojasiewicz constant of the loss.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ TITLE = "DP-SVRG beside DP-GD: Theorems 4.2 and 6.2 of Wang, Ye & Xu"
 
 EPSILON, DELTA = 1.0, 1e-6
 DIMENSION, EPOCHS = 4, 3
-#: The eigenvalues of the Hessian, mu to L; their sum is the squared norm of a row.
+#: The eigenvalues of the Hessian, from mu to L. Their sum is the squared norm of a row.
 EIGENVALUES = np.linspace(0.2, 0.3, DIMENSION)
 BEST = np.full(DIMENSION, 0.5 / math.sqrt(DIMENSION))
-#: A bound on gradients within distance 0.7 of the minimiser; the start is at distance 0.5.
+#: A bound on the norms of gradients within distance 0.7 of the minimiser. The start is at distance 0.5.
 LIPSCHITZ = 0.8
 SIZES = (1024, 2048, 4096)
 ALGORITHMS = ("dp_svrg", "dp_gd")
@@ -46,7 +45,7 @@ Row = dict[str, Cell]
 
 @dataclass(frozen=True)
 class Data:
-    """Records and their labels: x . w* plus an error of +-0.1 that no feature explains."""
+    """Records and their labels, which are x . w* plus an error of +-0.1 that is orthogonal to all features."""
 
     features: Vector
     labels: Vector

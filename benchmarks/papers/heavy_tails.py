@@ -1,8 +1,9 @@
-"""Heavy-tailed linear regression without strong convexity: clipped accelerated SGD and localised clipped subgradients.
+"""This reproduction runs clipped accelerated SGD and localised clipped subgradients on heavy-tailed linear regression
+without strong convexity.
 
 The problem is least squares on rows of random signs, which are scaled so that the population's Hessian is diagonal,
-known and ill-conditioned. The errors of labels have Student's law with 5 degrees of freedom, which has four moments but
-no fifth, so there is no Lipschitz constant. The smoothness, the minimiser and the excess risk of any point are exact,
+known and ill-conditioned. The errors of labels have Student's law with 5 degrees of freedom. It has four moments but no
+fifth, so there is no Lipschitz constant. The smoothness, the minimiser and the excess risk of any point are exact,
 and the moments are bounded in closed form: grad f = a (<a, w - w*> - xi) with |a| constant and E <a, v>^4 <= 3 (beta
 |v|^2)^2. The localised algorithm needs the moments of the longest gradient over the ball, where |<a, v>| is as large as
 |a| |v|.
@@ -37,7 +38,8 @@ Row = dict[str, Cell]
 
 
 def assumptions(algorithm: str) -> dict[str, float]:
-    """Return the theorems' constants on the whole ball, whose farthest point is at distance 1.7 from the minimiser."""
+    """Return the constants that the theorems assume on the whole ball. Its farthest point has distance 1.7 from the
+    minimiser."""
     length, farthest = math.sqrt(float(SPECTRUM.sum())), DIAMETER / 2.0 + float(np.linalg.norm(OPTIMUM))
     error = ERROR_SCALE * (3.0 * FREEDOM**2 / ((FREEDOM - 2.0) * (FREEDOM - 4.0))) ** 0.25
     if algorithm == "clipped_acsa":
@@ -71,14 +73,14 @@ MODEL = PerRecordModel(DIMENSION + 1, np.zeros(DIMENSION), gradients)
 
 
 def sample(records: int, seed: int) -> Vector:
-    """Return rows (a, xi)."""
+    """Return random rows (a, xi)."""
     rng = np.random.default_rng([records, seed])
     signs = rng.integers(0, 2, size=(records, DIMENSION)) * 2.0 - 1.0
     return np.column_stack([signs * np.sqrt(SPECTRUM), ERROR_SCALE * rng.standard_t(FREEDOM, size=records)])
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the results of both algorithms for each n, at sizes that its work allows."""
+    """Return the results of both algorithms, each for the numbers of records n that its work allows."""
     repeats = 2 if quick else 3
     rows = [_row(name, n, repeats) for name, sizes in SIZES.items() for n in (sizes[:2] if quick else sizes)]
     return {

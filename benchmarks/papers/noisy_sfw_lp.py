@@ -1,4 +1,5 @@
-"""Noisy Frank-Wolfe in an l_1.5 ball: the paper's sums, prefix trees and trees of batches are compared for several n.
+"""This reproduction runs noisy Frank-Wolfe in an l_1.5 ball for several n, and compares the paper's sums with prefix
+trees and trees of batches.
 
 The problem is least squares, f = (<a, x> - y)^2 / 2 with y = <a, x*>, on rows of random signs that are scaled to l_3
 norm 1, in the l_1.5 ball of radius 1. There L_0 = 2 and L_1 = 1 hold exactly, nothing is clipped, and the excess
@@ -63,7 +64,8 @@ def _best_point() -> Vector:
 
 
 def _excess(point: Vector) -> float:
-    """Return the population risk less the least: the rows' second moment is d^(-2/3) times the identity."""
+    """Return the excess population risk, which is exact, since the rows' second moment is d^(-2/3) times the
+    identity."""
     return 0.5 * float(np.sum((point - _best_point()) ** 2)) / math.pow(DIMENSION, 2.0 / 3.0)
 
 

@@ -1,5 +1,5 @@
 """This module writes docs/algorithms/reproductions.md and its plots, from the committed figures alone. A test compares
-them."""
+the page with the figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tree Frank-Wolfe over the l1 ball: population risk under its explicit bound, its slopes, and the number of trees.
+"""This reproduction runs tree Frank-Wolfe over the l1 ball. It compares the population risk with its explicit bound,
+and measures slopes and the effect of the number of trees.
 
 The problem is least squares, f = (<a, x> - y)^2 / 2 with y = <a, x*>, on rows of random signs, in the l1 ball of
 radius 1. There L_0 = 2 and L_1 = 1 hold exactly, nothing is clipped, and the excess population risk is exactly |x -
@@ -31,7 +32,7 @@ DIMENSION, SIZE, EPSILON = 50, 50_000, 1.0
 SIZES = (10_000, 20_000, 50_000, 100_000, 200_000)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 DIMENSIONS = (10, 30, 100, 200)
-#: The sizes for which only the bound is computed and no rows are drawn.
+#: The numbers of records for which only the bound is computed. No rows are drawn for them.
 LARGE_SIZES = tuple(10**k for k in range(4, 10))
 
 Vector = npt.NDArray[np.float64]
@@ -100,7 +101,7 @@ def _best_point(dimension: int) -> Vector:
 
 
 def _excess(point: Vector) -> float:
-    """Return the population risk less the least: the rows' second moment is the identity."""
+    """Return the excess population risk, which is exact, since the rows' second moment is the identity."""
     return 0.5 * float(np.sum((point - _best_point(point.size)) ** 2))
 
 

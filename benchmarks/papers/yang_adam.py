@@ -1,8 +1,9 @@
-"""This reproduction compares DP-Adam and DP-NAdam with DP-SGD and DP-NSGD: accuracy at several step sizes, at the same
-privacy.
+"""This reproduction compares the accuracies of DP-Adam and DP-NAdam with those of DP-SGD and DP-NSGD, at several step
+sizes and the same privacy.
 
-Yang, Zhang, Chen & Liu 2022 compare the four by experiments; no theorem covers the two with moments. The data, model
-and privacy are those of `yang_digits`; each algorithm has the clip threshold or regulariser that was good there.
+Yang, Zhang, Chen & Liu 2022 compare the four algorithms by experiments, and no theorem covers the two with moments. The
+data, model and privacy are those of `yang_digits`. Each algorithm has the clip threshold or regulariser that had good
+accuracy there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BOUNDS: Mapping[str, GradientBound] = {
 #: The step sizes of the algorithms without moments and of those with moments, whose steps are about as long as the step
 #: size.
 STEP_SIZES = {False: tuple(4.0**k for k in range(-2, 3)), True: tuple(4.0**-k for k in range(5, 0, -1))}
-#: An accuracy this close to the best of an algorithm counts as good.
+#: An accuracy counts as good if it is at most this far below the best of the algorithm.
 NEAR = 0.03
 
 Row = dict[str, Cell]

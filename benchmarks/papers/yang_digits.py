@@ -1,5 +1,5 @@
-"""This reproduction is a small version of the experiment of Yang, Zhang, Chen & Liu 2022: accuracy for several step
-sizes and thresholds or regularisers.
+"""This reproduction is a small version of the experiment of Yang, Zhang, Chen & Liu 2022. It measures accuracies for
+several step sizes and clip thresholds or regularisers.
 
 The paper trains a ResNet on CIFAR-10 and finds that DP-NSGD's accuracy hardly depends on the regulariser r, while
 DP-SGD's accuracy depends on step size and clip threshold c jointly. Here a perceptron with one hidden layer is trained
@@ -35,7 +35,7 @@ BATCH = 256
 HELD_OUT = 360
 THRESHOLDS = tuple(10.0 ** (k / 2) for k in range(-4, 3))
 REGULARIZERS = (1e-4, 1e-3, 1e-2, 0.1, 10**-0.5, 1.0, 10**0.5, 10.0)
-#: Accuracy this close to the best of a grid counts as good.
+#: An accuracy counts as good if it is at most this far below the best of its grid.
 NEAR = 0.03
 
 Vector = npt.NDArray[np.float64]
@@ -76,14 +76,14 @@ class Grid:
 
     @property
     def exponent(self) -> float:
-        """The exponent of the best step size as a power of the threshold or regulariser, without those whose best step
-        size is at the grid's edge."""
+        """The exponent of the best step size as a power of the threshold or regulariser. Values whose best step size is
+        at the edge of the grid are left out."""
         rows = self.values.argmax(axis=0)
         inside = [i for i, row in enumerate(rows) if 0 < row < len(self.step_sizes) - 1]
         return slope([self.bounds[i] for i in inside], [self.step_sizes[int(rows[i])] for i in inside])
 
     def loss(self, away: int) -> float:
-        """Return how much accuracy is lost at a neighbour of the best step size."""
+        """Return the loss of accuracy at the step size that is ``away`` places from the best one."""
         j, i = self._best_at
         return self.best - float(self.values[min(max(j + away, 0), len(self.step_sizes) - 1), i])
 

@@ -26,7 +26,7 @@ from trainer.run import run
 DELTA = 1e-5
 DIMENSION = 50
 DEVIATION = 0.2
-#: The number of records where epsilon varies, and the epsilon where the number of records varies.
+#: The number of records in the runs over epsilon, and the epsilon in the runs over the number of records.
 MIDDLE, EPSILON = 1600, 4.0
 
 
@@ -37,7 +37,7 @@ def steps_at(num_records: int, epsilon: float) -> int:
 
 
 def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: float, runs: int) -> dict[str, Any]:
-    """Return one row: the smallest gradient norm, as a mean over runs, beside its bound."""
+    """Return one row of the table: the smallest gradient norm, as a mean over runs, beside its bound."""
     problem = Washboard.of(num_records, DIMENSION, DEVIATION)
     spec = Spec(
         dataset_size=num_records,
@@ -75,7 +75,7 @@ def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: flo
 
 
 def reproduce(algorithm: str, bound: GradientBound, floor: float, quick: bool) -> Reproduction:
-    """Return the results of the theorem for several n and for several epsilon; ``floor`` is the part of the bound that
+    """Return the results of the theorem for several n and for several epsilon. ``floor`` is the part of the bound that
     no budget removes.
     """
     runs = 2 if quick else 6
