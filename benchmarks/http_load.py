@@ -118,7 +118,7 @@ class Connection:
         head = received[:end].lower() + b"\r\n"
         at = head.find(_CONTENT_LENGTH)
         if at < 0:
-            raise RuntimeError(f"an answer without a length: {head.decode()}")
+            raise RuntimeError(f"an answer has no Content-Length: {head.decode()}")
         start = at + len(_CONTENT_LENGTH)
         whole = end + 4 + int(head[start : head.index(b"\r\n", start)])
         while len(received) < whole:

@@ -125,7 +125,7 @@ def _port(process: subprocess.Popen[str]) -> int:
         found = _ADDRESS.search(line)
         if found is not None:
             return int(found[1])
-    raise RuntimeError(f"the server ended with status {process.wait()} before it had an address")
+    raise RuntimeError(f"the server ended with status {process.wait()} before it printed its address")
 
 
 @dataclass(frozen=True, slots=True)

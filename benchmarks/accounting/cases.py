@@ -96,7 +96,7 @@ FIXED_SIZES = (
 
 
 def random_targets(count: int, seed: int = 71) -> Iterator[Target]:
-    """Return calibrations of the kind that people ask for."""
+    """Return random targets as people choose them."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         q, epsilon, delta = _log_uniform(rng, 1e-4, 0.1), _log_uniform(rng, 0.1, 10.0), _log_uniform(rng, 1e-8, 1e-4)

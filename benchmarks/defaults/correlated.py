@@ -88,7 +88,7 @@ def _cases(split: Split, epsilon: float) -> dict[str, list[tuple[str, dict[str, 
             sides.append(("preset", {}, plan))
         correlated, _ = preset_plan(split, epsilon, "dp_bandmf", momentum=MOMENTUM, **sizes)
         [phase] = correlated.phases
-        assert isinstance(phase, CorrelatedSteps), "dp_bandmf has correlated steps"
+        assert isinstance(phase, CorrelatedSteps), "the steps of dp_bandmf are correlated"
         about = {"bands": len(phase.coefficients)}
         sides += [(f"{each:g}", about, with_steps(correlated, each)) for each in FACTORS[1 if is_large else 0 :]]
         if not is_large:

@@ -122,7 +122,7 @@ def _grid() -> tuple[Setting, ...]:
 
 
 GRID = _grid()
-assert len(set(GRID)) == 50, "the protocol has 50 settings"
+assert len(set(GRID)) == 50, "the grid of the protocol has 50 different settings"
 
 
 def _bundled(dataset_id: str, model: str) -> Split:

@@ -137,8 +137,8 @@ def _seed() -> int:
 
 
 def _size_of_answer(server: http_servers.Server) -> int:
-    """Return the size of the answer to the repeated request. The first request also starts what the service starts on
-    demand."""
+    """Return the size of the answer to the repeated request. The first request also starts the processes that the
+    service starts on demand."""
     with http_servers.client(server) as client:
         client.connection.request(
             "POST", work.CALIBRATE, json.dumps(work.request(REMEMBERED)), {"Content-Type": "application/json"}

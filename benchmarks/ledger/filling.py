@@ -82,7 +82,7 @@ def filled_budget(
     budget_id = ours.create_budget(context, request or work.budget_request("zcdp", LIMIT), new_key("budget"))
     for event in events or [work.event(count, work.NOISE + count) for count in range(1, TEMPLATES + 1)]:
         reservation_id = ours.reserve(context, budget_id, [event], new_key("reserve"))
-        assert reservation_id is not None, "the limit is far away"
+        assert reservation_id is not None, "the reservation is far below the limit"
         ours.commit(context, reservation_id, new_key("commit"))
     with _tables(context) as tables:
         _repeat_until(tables, budget_id, entries)

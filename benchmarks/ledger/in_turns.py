@@ -66,7 +66,7 @@ def compare(engine: str, what: str, with_it: Rate, without: Rate) -> None:
                 rates.append(found[True])
         sys.stdout.write(
             f"{engine:10} {clients:3} clients: {statistics.median(rates):7.0f} commands/s with {what}, "
-            f"{statistics.median(ratios):.2f} of what it is without ({min(ratios):.2f} to {max(ratios):.2f})\n"
+            f"{statistics.median(ratios):.2f} of the rate without ({min(ratios):.2f} to {max(ratios):.2f})\n"
         )
         sys.stdout.flush()
 

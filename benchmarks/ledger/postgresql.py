@@ -47,7 +47,7 @@ class PostgreSql:
     Attributes:
         url: The SQLAlchemy URL of its maintenance database.
         programs: The folder of the server's own client programs, such as pgbench.
-        log: The server's log, in which each error has its SQLSTATE.
+        log: The file of the server's log, which has the SQLSTATE of each error.
     """
 
     url: str

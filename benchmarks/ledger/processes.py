@@ -63,7 +63,7 @@ def _outcomes(results: Any, processes: Sequence[Any], until: float) -> dict[int,
             if not outcomes.keys() >= set(silent):
                 raise RuntimeError("a process of the benchmark ended without an answer") from None
             if time.monotonic() > until:
-                raise RuntimeError("a process of the benchmark goes on for too long") from None
+                raise RuntimeError("a process of the benchmark did not end within the time limit") from None
         else:
             outcomes[number] = outcome
     return outcomes
