@@ -1,2 +1,2 @@
-"""The benchmarks compare this project with the field's other libraries. Results are committed; docs/measured.md is made
-from them."""
+"""The benchmarks compare this project with other libraries of its field. Their results are committed, and
+docs/measured.md is made from the results."""

@@ -1,9 +1,9 @@
 """`python -m benchmarks.first_model`: time the way from a fresh clone to a first answer and to a first charged model.
 
-A clone of the last commit is set up and started with `make serve`. Then the first command of README.md is sent, and the
-commands of docs/how-to/csv_to_predictions.md are carried out up to the trained model, as they stand in these pages. The
-packages come from the registry, or from pip's cache if it has them. A person's time is what the commands take, and the
-time to type them.
+The benchmark sets up a clone of the last commit and starts it with `make serve`. It then carries out the first command
+of README.md, and the commands of docs/how-to/csv_to_predictions.md up to the trained model, as they are printed there.
+The packages come from the registry, or from pip's cache if it has them. A person's time is the time of the commands
+plus the time to type them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from benchmarks import report
 from benchmarks.http_servers import HOST, cpu_seconds
 
 README, GUIDE = "README.md", "docs/how-to/csv_to_predictions.md"
-#: The steps of the guide from a file that one has to a model. The first step only makes a file to practise with.
+#: The steps of the guide from an existing file to a model. The step `FILE` only makes a file to practise with.
 FILE, STEPS = "1", ("2", "3", "4", "5", "6")
-#: The guide keeps the id of the run for its later steps, which are not carried out here.
+#: The beginning of a command that keeps the id of the run for later steps. Such commands are not carried out here.
 _KEEPS_AN_ID = "RUN="
 ANSWER_S, MODEL_S = 45.0, 180.0
-#: The characters that a person types in a second: 40 words of five letters in a minute.
+#: The characters that a person types in a second, at 40 words of five letters in a minute.
 TYPED_PER_S = 40 * 5 / 60
 _PATIENCE_S = 600.0
 _STEP = re.compile(r"^\*\*(\d+)\. (.*?)\*\*(.*?)(?=^\*\*\d+\. |\Z)", re.MULTILINE | re.DOTALL)
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def measure(clone: Path) -> dict[str, Any]:
-    """Return the seconds of each stage in this clone, and the number of characters that are typed for the model."""
+    """Return the seconds of each stage in the clone, and the number of characters that a person types for the model."""
     with socket.create_server((HOST, 0)) as free:
         port = free.getsockname()[1]
     started = time.perf_counter()
@@ -68,7 +68,7 @@ def measure(clone: Path) -> dict[str, Any]:
 
 
 def first_command(readme: str) -> str:
-    """Return the first command of the README that asks the server.
+    """Return the first command of the README that sends a request to the server.
 
     >>> first_command("text\\n\\n    curl -s http://a -d '{\\n      \\"b\\": {\\"c\\": 1}}'\\n")
     'curl -s http://a -d \\'{\\n      "b": {"c": 1}}\\''
@@ -117,7 +117,7 @@ def _carry_out(clone: Path, url: str) -> list[dict[str, Any]]:
 
 
 def _carry_out_in(shell: subprocess.Popen[str], commands: str) -> None:
-    """Carry out commands in a shell, and wait for their end.
+    """Carry out commands in a shell, and wait until they have ended.
 
     Raises:
         RuntimeError: If the last command fails.
@@ -138,7 +138,8 @@ def _carry_out_in(shell: subprocess.Popen[str], commands: str) -> None:
 
 @contextmanager
 def _served(clone: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Type `make serve` in the clone, without the environment of this process; stop the server at the end."""
+    """Run `make serve` in the clone without the settings and the programs of this project, and stop the server at the
+    end."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("EPSILOND_", "VIRTUAL_ENV"))}
     path = os.pathsep.join(
         part for part in os.environ["PATH"].split(os.pathsep) if not part.startswith(str(report.ROOT))
@@ -169,12 +170,12 @@ def _await_ready(port: int) -> None:
 
 
 def persons_seconds(figures: Mapping[str, Any]) -> float:
-    """Return the seconds that a person needs for the model, beside a running server: for typing, and for waiting."""
+    """Return the seconds that a person needs for the model while the server runs, for typing and for waiting."""
     return float(figures["typed"] / TYPED_PER_S + sum(each["seconds"] for each in figures["steps"]))
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for the first answer and the first model."""
+    """Return a mapping with "what", "goal", "measured" and "met" for the first answer and the first model."""
     asked = (
         ("From a clone to the first answer", figures["answer_s"], ANSWER_S),
         ("A person's time from there to a charged private model", persons_seconds(figures), MODEL_S),

@@ -1,5 +1,5 @@
-"""This module makes a lean HTTP/1.1 load with kept connections on plain sockets, so that the measured time is the
-server's."""
+"""This module loads a server with HTTP/1.1 requests over plain sockets that are kept open. The load takes little time
+itself, so that the measured time is that of the server."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Load:
     """The results of a load process.
 
     Attributes:
-        requests: The number of requests that were answered while the clock ran, all with the expected status.
-        seconds: The time that the load ran.
+        requests: The number of requests that were answered in the measured time, all with the expected status.
+        seconds: The measured time.
         busy: The share of one core that the load process itself took.
-        milliseconds: From each request to the end of its answer, in no order.
+        milliseconds: The time of each request, from sending it to the end of the answer, in no particular order.
     """
 
     requests: int
@@ -46,7 +46,7 @@ class Load:
         return self.requests / self.seconds
 
     def percentile(self, percent: float) -> float:
-        """Return the latency in milliseconds that the given percentage of the answers did not exceed.
+        """Return the least latency in milliseconds that the given percentage of the answers did not exceed.
 
         >>> Load(4, 1.0, 0.1, [3.0, 1.0, 2.0, 4.0]).percentile(50)
         2.0
@@ -55,16 +55,16 @@ class Load:
 
 
 def percentile(values: Collection[float], percent: float) -> float:
-    """Return the least value that the given percentage of the values does not exceed."""
+    """Return the least of the values that the given percentage of them does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 class Connection:
-    """A kept connection that carries one request at a time.
+    """A connection that is kept open and carries one request at a time.
 
     Attributes:
-        milliseconds: From each request to the end of its answer.
+        milliseconds: The time of each request so far, from sending it to the end of the answer.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -91,7 +91,7 @@ class Connection:
         """Send a POST and return the body of the answer.
 
         Raises:
-            RuntimeError: If the status is not the expected one, or the server hung up.
+            RuntimeError: If the status is not the expected one, or the server closed the connection.
         """
         head = f"POST {path} HTTP/1.1\r\n{self._head}Content-Type: application/json\r\n"
         if key is not None:
@@ -118,7 +118,7 @@ class Connection:
         head = received[:end].lower() + b"\r\n"
         at = head.find(_CONTENT_LENGTH)
         if at < 0:
-            raise RuntimeError(f"an answer without a length: {head.decode()}")
+            raise RuntimeError(f"an answer has no Content-Length: {head.decode()}")
         start = at + len(_CONTENT_LENGTH)
         whole = end + 4 + int(head[start : head.index(b"\r\n", start)])
         while len(received) < whole:
@@ -132,8 +132,8 @@ class Connection:
         return chunk
 
 
-#: One turn on a connection, with a random generator and a prefix for keys. It returns the number of requests that it
-#: made.
+#: A function that makes one or more requests on a connection and returns their number. It also takes a random generator
+#: and a prefix for idempotency keys.
 Turn = Callable[[Connection, random.Random, str], Awaitable[int]]
 
 
@@ -147,8 +147,8 @@ def load(
     connections: int = CONNECTIONS,
     core: int | None = None,
 ) -> Load:
-    """Take turns on several connections at once, each as soon as it has its answer, on the given core if there is
-    one."""
+    """Load the server over several connections at once for the given time. Each connection sends its next request as
+    soon as it has an answer. If a core is given, the load runs on it."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     return asyncio.run(_load(gate, port, make_turn(argument), seconds, seed, connections))

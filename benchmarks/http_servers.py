@@ -1,4 +1,4 @@
-"""This module starts servers in processes of their own, as an operator does, and has a plain client for single
+"""This module starts each server in a process of its own, as an operator does. It also has a client for single
 requests."""
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from app.db.migrate import upgrade
 from benchmarks import report
 
 HOST = "127.0.0.1"
-#: The environment variable with the header for the measured service.
+#: The environment variable that has the value of the header `Authorization` for the measured service.
 AUTHORIZATION = "BENCHMARK_AUTHORIZATION"
 STOP_S = 15.0
-#: Telemetry is off in the service and in the endpoints beside it.
+#: The settings that turn telemetry off, in the service and in the bare endpoints.
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -35,7 +35,7 @@ NO_TELEMETRY: TelemetryConfig = {
 }
 
 _ADDRESS = re.compile(rf"http://{re.escape(HOST)}:(\d+)")
-#: The settings of both kinds of servers: a free port, and no log line per request.
+#: The settings of the service and of the bare endpoints: a free port, and no log line for each request.
 _ENVIRONMENT = {"EPSILOND_HOST": HOST, "EPSILOND_PORT": "0", "EPSILOND_LOG_LEVEL": "warning", "EPSILOND_WARM_UP": "no"}
 
 
@@ -45,7 +45,7 @@ class Server:
 
     Attributes:
         port: The port on which it listens.
-        process_id: The id of its first process.
+        process_id: The id of the process that was started first.
     """
 
     port: int
@@ -59,7 +59,8 @@ class Server:
 def cpu_seconds(process_id: int) -> float:
     """Return the CPU time of a process so far, with all processes that it started (Linux)."""
     process = Path(f"/proc/{process_id}")
-    # The fields follow the name, which may hold anything: user and system time, then those of children that have ended.
+    # The name of the process may contain anything, so the fields are read after its end. Four of them are user and
+    # system time, of the process itself and of its children that have ended.
     fields = (process / "stat").read_text().rpartition(")")[2].split()
     own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     children = [int(child) for task in process.glob("task/*/children") for child in task.read_text().split()]
@@ -77,7 +78,7 @@ def service(url: str, data_dir: Path, workers: int = 0, core: int | None = None,
     """
     settings = {"EPSILOND_DATABASE_URL": url, "EPSILOND_DATA_DIR": str(data_dir), "EPSILOND_WORKERS": str(workers)}
     with _server(["app", "serve"], settings | more, core) as server:
-        # The load processes inherit the header with the token, and also send it to the endpoints that are compared.
+        # The load processes inherit the header with the token. They also send it to the bare endpoints.
         os.environ[AUTHORIZATION] = (data_dir / "local-token").read_text().strip()
         try:
             yield server
@@ -103,7 +104,7 @@ def _server(module: list[str], environment: Mapping[str, str], core: int | None)
         text=True,
     )
     if core is not None:
-        # The core is set before there are threads or processes, which inherit it.
+        # The core is set before the server starts threads or processes, which inherit it.
         os.sched_setaffinity(process.pid, {core})
     try:
         yield Server(_port(process), process.pid)
@@ -124,12 +125,12 @@ def _port(process: subprocess.Popen[str]) -> int:
         found = _ADDRESS.search(line)
         if found is not None:
             return int(found[1])
-    raise RuntimeError(f"the server ended with status {process.wait()} before it had an address")
+    raise RuntimeError(f"the server ended with status {process.wait()} before it printed its address")
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A kept connection that carries one request after the other."""
+    """A connection that is kept open and carries one request after the other."""
 
     connection: http.client.HTTPConnection
 

@@ -1,4 +1,4 @@
-"""This module writes the result of a benchmark: one JSON file with both sides' figures, versions, commit, date and
+"""This module writes the results of a benchmark to a JSON file: the figures of all sides, versions, commit, date and
 machine."""
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ FOLDER = Path(__file__).with_name("results")
 
 
 def asked(name: str, description: str | None) -> tuple[Path, bool]:
-    """Return what the command line says: where the figures go, and whether the benchmark is quick."""
+    """Return the options of the command line: the file for the figures, and whether the benchmark is quick."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure less, and write to --output, not to the committed file"
+    )
     parser.add_argument("--output", type=Path, default=None)
     arguments = parser.parse_args()
     return arguments.output or FOLDER / (f"{name}.quick.json" if arguments.quick else f"{name}.json"), arguments.quick
@@ -53,7 +55,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` in a form that JSON can write.
+    """Return ``value`` as objects that JSON can represent.
 
     >>> plain({"a": (1, float("inf"))})
     {'a': [1, 'inf']}
@@ -95,7 +97,8 @@ def provenance(distributions: Iterable[str], sources: Iterable[str]) -> dict[str
 
     Args:
         distributions: The installed packages whose versions matter.
-        sources: The folders of ours that were measured. A hash names their exact content, even between two commits.
+        sources: The folders of this project that were measured. A hash of their contents identifies the code, even if
+            it is not committed.
     """
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -132,7 +135,7 @@ def _cpu() -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Return the lines of a Markdown table. A bar in a cell would end the cell, so another character replaces it.
+    """Return the lines of a Markdown table. A bar would end its cell, so bars in cells are replaced.
 
     >>> list(markdown_table(["a", "b"], [["1", "|2|"]]))
     ['| a | b |', '|---|---|', '| 1 | \u22232\u2223 |']

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.screens`: compare the dashboard's screens in Chromium with a plain file of the same server.
+"""`python -m benchmarks.screens`: compare the dashboard's screens in Chromium with a plain file from the same server.
 
-On a first visit the server has just loaded its numerics and the browser has no cache; on a next visit both are warm.
-Charts load after the screen and are not waited for. The server's work is measured in CPU time, which is the same on a
-busy machine. The browser's times are reported beside those of a plain file in the same minute.
+On the first visit, the server has just loaded its numerical code and the browser's cache is empty. On later visits,
+both are warm. Charts load after the screen, and the benchmark does not wait for them. The server's work is measured in
+CPU time, which hardly depends on other load. The browser's times are reported beside those of a plain file, which is
+read in the same minute.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.http_servers import HOST, Server, migrated, service
 
-#: The paths that are open without a key.
+#: The measured screens and their paths, which are open without a key.
 SCREENS = {
     "calibrate": "/",
     "events": "/dashboard/calibrate/events",
@@ -30,7 +31,8 @@ SCREENS = {
 }
 FIRST, PLAIN = "calibrate", "a plain file"
 WARM_MS, COLD_MS = 100.0, 1000.0
-#: The longest wait for the numerics, and the time without CPU use after which they count as loaded.
+#: The longest wait in seconds until the server has loaded its numerical code, and the time without CPU use after which
+#: the code counts as loaded.
 _PATIENCE_S, _QUIET_S = 120.0, 3.0
 _TIMES = """() => {
   const seen = performance.getEntriesByType("navigation")[0];
@@ -61,7 +63,8 @@ def measure(url: str, folder: Path, visits: int) -> list[dict[str, Any]]:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), chromium_sandbox=False)
         for name, path in SCREENS.items():
             page = browser.new_page()
-            # The script requests charts after the screen is loaded; their sweeps would be counted with the screen.
+            # The script htmx requests the charts after the screen has loaded. Without it, only the screen's own work
+            # is counted.
             page.route("**/htmx.min.js", lambda route: route.abort())
             seen = [_visit(server, page, path) for _ in range(visits + 1)]
             warm = {key: statistics.median(each[key] for each in seen[1:]) for key in seen[0]}
@@ -87,7 +90,8 @@ def _await_numerics(server: Server) -> None:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for the first screen, cold and warm."""
+    """Return a mapping with "what", "goal", "measured" and "met" for the first screen, on the first visit and on later
+    ones."""
     first = next(row for row in figures["screens"] if row["name"] == FIRST)
     asked = (("on the first visit", "first", COLD_MS), ("on later visits", "next", WARM_MS))
     return [

@@ -45,7 +45,7 @@ moment of the machine affects both. The *load average* counts the processes that
 number of cores, elapsed times include waiting for other work.
 """
 
-#: One entry for each benchmark: its heading, and the function that turns its committed figures into text.
+#: The sections of the page: for each file of results, the heading and the function that turns the figures into text.
 SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]] = {
     "accounting": ("The accounting engine", accounting_section),
     "factorisations": ("Banded matrices", factorisations_section),

@@ -1,8 +1,8 @@
-"""This module times two contenders in turns: on a shared machine, only a ratio that is measured in one run is
+"""This module times two contenders in turns, since on a shared machine only a ratio of times in the same run is
 meaningful.
 
-Every round calls ours, the other, and ours again, so that a slow moment of the machine affects both. The figure is the
-median of the rounds' ratios. No two timed calls have the same arguments, so that no cache can answer.
+Every round calls our side, the other side, and our side again, so that a slow moment of the machine affects both. The
+result is the median of the rounds' ratios. Timed calls all have different arguments, so that no cache can answer.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ T = TypeVar("T")
 
 #: The relative change from one timed call to the next, which is too small to be visible in an answer.
 PERTURBATION = 1e-9
-#: A first call that takes less than this many seconds is a warm-up. In longer calls the warm-up hardly matters.
+#: A first call that takes less than this many seconds is not timed. A longer first call is timed, since the share of
+#: its warm-up is small.
 WARM_UP = 1.0
 
 
 class TookTooLong(Exception):
-    """A call exceeded its limit and was interrupted."""
+    """A call exceeded its time limit and was interrupted."""
 
 
 class NoAnswer(Exception):
-    """The second contender failed; its own error is the cause."""
+    """The second contender failed. The exception that it raised is the cause of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,9 @@ class Effort:
     """The effort of a comparison: its rounds and its time.
 
     Attributes:
-        rounds_at_least: The least number of rounds, even if they take long.
-        rounds_at_most: The largest number of rounds, even if they take no time.
-        seconds: The time after which to stop between the two numbers of rounds.
+        rounds_at_least: The least number of rounds, even if they take longer than ``seconds``.
+        rounds_at_most: The largest number of rounds, even if they take less than ``seconds``.
+        seconds: The time after which the comparison stops, if it has had the least number of rounds.
         limit: The time in seconds after which one call is interrupted and counts as no answer.
     """
 
@@ -82,8 +83,8 @@ def perturbed(value: float, index: int) -> float:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Interrupt the body with `TookTooLong` after the given time. This works only in the main thread, between two
-    bytecodes."""
+    """Interrupt the body of a `with` statement with `TookTooLong` after the given time. This works only in the main
+    thread, and compiled code is interrupted only when it returns to Python."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise TookTooLong(f"no answer within {seconds:g} s")
@@ -121,7 +122,7 @@ def in_turns(
 
     Raises:
         NoAnswer: If ``second`` raised, or took longer than the limit.
-        Exception: If ``first`` raises; the exception is the one that it raises.
+        Exception: If ``first`` raises. Its exception is passed on.
     """
     numbers = itertools.count(1)
     answer: T

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.accounting`: measure everything and write benchmarks/results/accounting.json.
+"""`python -m benchmarks.accounting`: measure everything, and write benchmarks/results/accounting.json.
 
-``--quick`` asks less, for work on the benchmark itself; it writes elsewhere, not to docs/measured.md.
+``--quick`` measures less, for people who work on the benchmark itself. Its figures are written elsewhere and are not
+shown in docs/measured.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.accounting.goals import goals
 from benchmarks.accounting.peers import DISTRIBUTIONS, PEERS
 from benchmarks.timing import Effort
 
-#: The limit of memory. A peer that asks for more memory gets an error, and the others still get their turn.
+#: The limit of this process's memory. A library that asks for more gets an error, and the next ones are still measured.
 MEMORY_BYTES = 6 * 2**30
 
 ONE_ROUND = Effort(rounds_at_least=1, rounds_at_most=1, limit=10.0)
@@ -30,7 +31,7 @@ ONE_ROUND = Effort(rounds_at_least=1, rounds_at_most=1, limit=10.0)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The amount of measuring in one run of the benchmark."""
+    """The sizes that decide how much one run of the benchmark measures: efforts, and numbers of cases of each kind."""
 
     effort: Effort
     calibration_effort: Effort
@@ -91,7 +92,7 @@ def measurements(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 
 def calibrated(target: cases.Target) -> cases.Training:
-    """Return the training run that meets ``target`` by our calibration."""
+    """Return a training run with the noise that our calibration finds for ``target``."""
     noise = ours.noise(target).noise_multiplier
     return cases.Training(noise, target.sampling_probability, target.steps, target.delta)
 
@@ -116,8 +117,7 @@ def main() -> None:
 
 
 def be_quiet() -> None:
-    """Turn off log lines and warnings of both sides, since writing them takes time, and one side writes more than the
-    other."""
+    """Turn off the log lines and warnings of both sides. Writing them takes time, and one side writes more of them."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.accounting.allocations`: compare random allocation with PLD_accounting, which is made for it.
+"""`python -m benchmarks.accounting.allocations`: compare our intervals for random allocation with
+those of PLD_accounting, a library for this sampling.
 
-Both sides return two ends, for both directions of `add_or_remove_one`. Each is asked once, with the exact numbers;
-times are CPU times of one process.
+Both sides return a lower and an upper end, which hold for both directions of `add_or_remove_one`. Each side computes
+each case once. Times are CPU times of one process.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from benchmarks import report
 from benchmarks.accounting.verdicts import failure
 
 DISTRIBUTIONS = ("numpy", "scipy", "dp-accounting", "pld-accounting")
-#: The time in seconds that PLD_accounting has for one case; after that, it counts as no answer.
+#: The time in seconds that PLD_accounting has for one case. A case that takes longer counts as a case without an
+#: answer.
 LIMIT = 60.0
 WIDTH, SECONDS = 1e-6, 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Epochs of ``bins`` steps, in ``chosen`` of which each record takes part: what do they cost at ``delta``?"""
+    """A question: the epsilon at ``delta`` of epochs of ``bins`` steps, if each record takes part in ``chosen`` of
+    them."""
 
     noise_multiplier: float
     bins: int
@@ -64,7 +67,7 @@ def ours(case: Allocation) -> tuple[float, float]:
 
 
 def theirs(case: Allocation) -> tuple[float, float]:
-    """Return PLD_accounting's two ends, at its default accuracy."""
+    """Return the two ends of PLD_accounting at its default accuracy."""
     library: Any = import_module("PLD_accounting")
     upper, lower = library.gaussian_allocation_epsilon_range(
         delta=case.delta,
@@ -82,8 +85,8 @@ def _timed(case: Allocation) -> tuple[tuple[float, float], float]:
 
 
 def measured() -> list[dict[str, Any]]:
-    """Return the answers to every case, with each side asked once."""
-    # The first answer of a process loads either engine.
+    """Return the answers of both sides to every case, each computed once."""
+    # The first answer of each side in a process also loads its engine, so it is not timed.
     first = Allocation(2.0, 10, 1, 2, 1e-4)
     ours(first)
     theirs(first)
@@ -93,7 +96,7 @@ def measured() -> list[dict[str, Any]]:
         begun = time.process_time()
         row["ours"] = dict(zip(("lower", "upper"), ours(case), strict=True))
         row["our_seconds"] = time.process_time() - begun
-        with get_context("fork").Pool(1) as process:  # nothing else can interrupt compiled code
+        with get_context("fork").Pool(1) as process:  # compiled code can be interrupted only by ending its process
             try:
                 ends, row["their_seconds"] = process.apply_async(_timed, (case,)).get(LIMIT)
                 row["theirs"] = dict(zip(("lower", "upper"), ends, strict=True))
@@ -134,7 +137,7 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def allocations_section(figures: Mapping[str, Any]) -> Iterator[str]:
-    """Return the lines of the page."""
+    """Return the lines of the section about random allocation."""
     yield (
         "In random allocation, each record takes part in a given number of random steps of every epoch. Our interval "
         "of epsilon is compared with that of "
@@ -181,7 +184,7 @@ def _row(row: Mapping[str, Any]) -> list[str]:
 
 
 def _ends(interval: Mapping[str, Any]) -> str:
-    """Return both ends with enough digits to tell them apart, up to nine."""
+    """Return both ends with as many digits as are needed to tell them apart, but at most nine."""
     lower, upper = float(interval["lower"]), float(interval["upper"])
     digits = min(9, max(4, 2 - math.floor(math.log10(max(upper - lower, 1e-12)))))
     return f"{lower:.{digits}f} to {upper:.{digits}f}"

@@ -1,4 +1,5 @@
-"""This module has the questions to both sides. Draws have fixed seeds, so that the next run asks the same questions."""
+"""This module has the questions that both sides answer. Random ones have fixed seeds, so that every run asks the
+same."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from accounting.relations import NeighboringRelation
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """DP-SGD with Poisson batches: what does it cost at ``delta``?
+    """A question: the epsilon at ``delta`` of DP-SGD with Poisson batches.
 
     Attributes:
-        reference: epsilon at ``delta`` from a contour integral with 30 digits, where one was made.
+        reference: The epsilon at ``delta`` from a contour integral with 30 digits; None if none was computed.
     """
 
     noise_multiplier: float
@@ -29,7 +30,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """DP-SGD with Poisson batches: how much noise does (epsilon, delta) need?"""
+    """A question: the noise that DP-SGD with Poisson batches needs for (epsilon, delta)."""
 
     sampling_probability: float
     steps: int
@@ -39,11 +40,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class FixedSize:
-    """Batches of a fixed size without replacement, under replace_one: what do they cost at ``delta``?
+    """A question: the epsilon at ``delta`` of batches of a fixed size without replacement, under replace_one.
 
     Attributes:
-        noise_multiplier: The noise's standard deviation over the contribution bound, which is half the sensitivity of
-            this relation.
+        noise_multiplier: The noise's standard deviation divided by the contribution bound, which is half the
+            sensitivity under this relation.
     """
 
     noise_multiplier: float
@@ -59,7 +60,8 @@ TARGETS = (
     Target(0.001, 20_000, 4.0, 1e-6),
 )
 
-#: Training runs of every size. The deltas belong to round epsilons, which a computation with 30 digits confirms.
+#: Training runs of every size. Each delta belongs to the epsilon in ``reference``, which a computation with 30 digits
+#: confirms.
 TRAININGS = (
     Training(1.0, 0.02, 5000, 1.0039287035e-5, reference=9.4),
     Training(4.0, 0.01, 10_000, 1.0000000121e-5, reference=0.9468668),
@@ -73,7 +75,8 @@ TRAININGS = (
     Training(4.0, 0.01, 1000, 1.0008490687e-25, reference=0.8357),
 )
 
-#: Runs with the same epsilon and a thousand or a million steps: the noise differs accordingly.
+#: Targets for a thousand steps. The same targets with a million steps need more noise, and show whether the cost of an
+#: answer depends on the number of steps.
 MATCHED = (
     Target(0.01, 1000, 2.0, 1e-5),
     Target(0.02, 1000, 3.0, 1e-5),
@@ -93,7 +96,7 @@ FIXED_SIZES = (
 
 
 def random_targets(count: int, seed: int = 71) -> Iterator[Target]:
-    """Return calibrations of the kind that people ask for."""
+    """Return random targets as people choose them."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         q, epsilon, delta = _log_uniform(rng, 1e-4, 0.1), _log_uniform(rng, 0.1, 10.0), _log_uniform(rng, 1e-8, 1e-4)
@@ -104,7 +107,7 @@ def few_participations(count: int, seed: int = 72) -> Iterator[Training]:
     """Return runs of 2 to 100 steps with fewer than two expected participations, where a characteristic function decays
     slowly.
 
-    Deltas stay below the probability of taking part at all, since epsilon is 0 above it.
+    Each delta is below the probability that a record takes part at all. Above this probability, epsilon is 0.
     """
     rng = np.random.default_rng(seed)
     for _ in range(count):
@@ -115,7 +118,8 @@ def few_participations(count: int, seed: int = 72) -> Iterator[Training]:
 
 
 def wide_draw(count: int, seed: int = 73) -> Iterator[Training]:
-    """Return cases from the whole range in which the engine promises narrow intervals, uniform in the logarithms."""
+    """Return random cases from the whole range in which the engine promises narrow intervals. The logarithms of their
+    numbers are uniform."""
     rng = np.random.default_rng(seed)
     relations = (NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE)
     for index in range(count):

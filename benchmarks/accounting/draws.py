@@ -1,9 +1,9 @@
-"""`python -m benchmarks.accounting.draws`: measure how long random questions of every scheme take, and which of them
-get no answer.
+"""`python -m benchmarks.accounting.draws`: measure how long random questions about every scheme take, and count
+those without an answer.
 
-Corners of small sampling probabilities and of small epsilons are drawn on purpose. Times are CPU times of one core, at
-the default effort. Writes benchmarks/results/draws.json, and prints a table; `--specs` sets the number of questions of
-each scheme.
+Small sampling probabilities and small epsilons are drawn often on purpose. Times are CPU times of one core, at the
+default effort. The command writes benchmarks/results/draws.json and prints a table. `--specs` sets the number of
+questions about each scheme.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from accounting.relations import NeighboringRelation
 from benchmarks import report
 
 SPECS, SEED = 1000, 74
-#: The goal: 99 of 100 questions take no longer than this.
+#: The goal in seconds: 99 of 100 questions take no longer.
 DRAW_SECONDS = 2.0
 _LEVELS = (0.5, 0.9, 0.99, 1.0)
 _SLOWEST = 5
@@ -57,12 +57,12 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def _probability(rng: np.random.Generator) -> float:
-    """Draw a sampling probability; one in three is tiny."""
+    """Return a random sampling probability, which is below 1e-5 in one of three cases."""
     return _log_uniform(rng, 1e-9, 1e-5) if rng.random() < 1 / 3 else _log_uniform(rng, 1e-5, 0.9)
 
 
 def _noise(rng: np.random.Generator) -> float:
-    """Draw a noise multiplier; one in three is large, so that epsilon is small."""
+    """Return a random noise multiplier, which is above 8 in one of three cases, so that epsilon is small."""
     return _log_uniform(rng, 8.0, 800.0) if rng.random() < 1 / 3 else _log_uniform(rng, 0.3, 8.0)
 
 
@@ -123,7 +123,7 @@ SCHEMES: Mapping[str, Draw] = {
 
 def measure(name: str, specs: int) -> dict[str, Any]:
     """Ask the given number of random questions about a scheme, and return the times and failures."""
-    # The first answer of a process loads the engine.
+    # The first answer of a process also loads the engine, so it is not timed.
     SCHEMES[name](np.random.default_rng(SEED)).ask()
     rng = np.random.default_rng([SEED, list(SCHEMES).index(name)])
     times: list[tuple[float, str]] = []
@@ -135,7 +135,7 @@ def measure(name: str, specs: int) -> dict[str, Any]:
         began = time.process_time()
         try:
             answer = question.ask()
-        except Exception as error:  # Here it only matters whether there is an answer.
+        except Exception as error:  # The benchmark counts questions without an answer, for whatever reason.
             refused.append(f"{question}: {error!r}")
             continue
         finally:
@@ -161,7 +161,7 @@ def measure(name: str, specs: int) -> dict[str, Any]:
 def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Return a Markdown table of the results."""
     return report.markdown_table(
-        ["scheme", "specs", "median", "90 %", "99 %", "longest", "refused", "stopped at their effort"],
+        ["scheme", "specs", "median", "90 %", "99 %", "longest", "refused", "stopped at the limit of effort"],
         [
             [
                 row["scheme"],

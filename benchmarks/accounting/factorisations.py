@@ -1,9 +1,9 @@
 """`python -m benchmarks.accounting.factorisations`: compare our banded matrices with those that JAX Privacy finds.
 
-Each side finds the matrix with a given number of bands, and then chooses the number of bands for a target, with the
-noise that the target needs. Both are judged by the same function, in float64: the error of prefix sums at the norm 1.
-JAX compiles its code in each call, and the caller waits for that, so it is timed; ours clears its caches before each
-call. JAX has an environment of its own.
+First each side finds the matrix with a given number of bands. Then each side chooses the number of bands for a target,
+with the noise that the target needs. The same function in float64 judges both: it computes the error of prefix sums
+with a matrix of sensitivity 1. JAX compiles its code in each call; a caller waits for the compilation, so it is timed.
+Our side clears its caches before each call. JAX Privacy needs an environment of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from calibrators.spec import Spec
 
 DISTRIBUTIONS = ("numpy", "scipy", "jax-privacy", "jax", "dp-accounting")
 SOURCES = ("accounting", "calibrators")
-#: Steps and bands.
+#: The numbers of steps and of bands of each matrix.
 SIZES = ((1000, 2), (2000, 8), (2000, 32), (10_000, 16))
 RECORDS, BATCH, STEPS, DELTA = 50_000, 500, 2000, 1e-5
 EPSILONS = (2.0, 8.0)
@@ -42,14 +42,16 @@ Figures = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A matrix that was found, the seconds that it took, and the noise multiplier if a target was given."""
+    """The coefficients of a matrix, the seconds that it took to find them, and the noise multiplier. The noise
+    multiplier is 1 if no target was given."""
 
     coefficients: tuple[float, ...]
     seconds: float
     noise: float = 1.0
 
     def error(self, steps: int, objective: Objective) -> float:
-        """Return the error of prefix sums at the norm 1, in contribution bounds."""
+        """Return the error of prefix sums with the matrix scaled to sensitivity 1, in units of the contribution
+        bound."""
         mean, largest = evaluated(Workload(steps), self.coefficients)
         return (
             self.noise * float(np.linalg.norm(self.coefficients)) * (mean if objective is Objective.MEAN else largest)
@@ -57,7 +59,7 @@ class Found:
 
 
 def timed(find: Callable[[], tuple[Sequence[float], float]]) -> Found:
-    """Call ``find``, which returns coefficients and a noise multiplier, and time it."""
+    """Call ``find``, and return its coefficients and noise multiplier with the time that it took."""
     optimal.cache_clear()
     begun = time.perf_counter()
     coefficients, noise = find()
@@ -78,7 +80,7 @@ def matrices(steps: int, bands: int, objective: Objective, rounds: int) -> dict[
 
 
 def choices(epsilon: float) -> dict[str, Any]:
-    """Return both sides' choice of bands with its noise, for a target. Each side is asked once."""
+    """Return the number of bands and the noise that each side chooses for a target. Each side chooses once."""
     toeplitz: Any = import_module("jax_privacy.matrix_factorization.toeplitz")
 
     def ours() -> tuple[Sequence[float], float]:
@@ -121,7 +123,8 @@ def _beside(ours: Sequence[Found], theirs: Sequence[Found], steps: int, objectiv
 
 
 def goals(figures: Figures) -> list[dict[str, Any]]:
-    """Return the goals: up to rounding no more error than theirs, at the same bands and for a target, in less time."""
+    """Return the goals: up to rounding, our matrices have no more error than theirs, at the same number of bands and
+    for a target, and are found in less time."""
     same, chosen = figures["matrices"], figures["choices"]
     worst = max(row["error_ratio"] for row in same)
     errors = [row["error_ratio"] for row in chosen]
@@ -206,7 +209,7 @@ def factorisations_section(figures: Figures) -> list[str]:
 def main() -> None:
     """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("factorisations", __doc__)
-    logging.disable(logging.WARNING)  # there are thousands, about orders that do not converge
+    logging.disable(logging.WARNING)  # JAX Privacy logs thousands of warnings about Rényi orders that do not converge
     started = time.perf_counter()
     sizes, rounds = (SIZES[:1], 1) if is_quick else (SIZES, 3)
     figures: dict[str, Any] = {

@@ -1,8 +1,9 @@
 """`python -m benchmarks.accounting.filter_prices`: compare what budgets of approximate Gaussian DP charge with what
 plans cost.
 
-A plan's charge is the epsilon of the smallest budget that has room for this plan alone. Beside it stand the tight
-epsilon and the epsilon of Rényi accountants, which a filter of Rényi orders would charge at its best order.
+The charge of a plan is the epsilon of the smallest budget that has room for the plan alone. It is compared with the
+plan's tight epsilon, and with the epsilon of Rényi accountants, which a filter of Rényi orders would charge at its best
+order.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ OTHERS = {
     "one Laplace step, b = 1": (Event(Laplace(1.0)),),
     "one randomised response of 5": (Event(PureDp(5.0)),),
 }
-#: Six plans in one budget, of which two have ten expected participations.
+#: Six plans that share one budget. Two of them have ten expected participations.
 MIXED = (
     Training(4.69, 0.05, 600, 1e-5),
     Training(4.0, 0.01, 10_000, 1e-5),
@@ -114,7 +115,8 @@ def said(peer: Peer, training: Training) -> float | str:
 
 
 def mixed() -> dict[str, Any]:
-    """Return the charge of six plans in one budget, beside that of the same plans as one list fixed in advance."""
+    """Return the charge of six plans in one budget, beside the tight epsilon of the same plans as one list that is
+    fixed in advance."""
     lists = [[event_of(each)] for each in MIXED]
     tight = epsilon_for_delta([event for (event,) in lists], ADD_OR_REMOVE_ONE, MIXED[0].delta).value.upper
     return {
@@ -125,7 +127,7 @@ def mixed() -> dict[str, Any]:
 
 
 def times() -> dict[str, Any]:
-    """Return the time of one price for each of some random plans. A third of them have few participations. No price is
+    """Return the times to find the prices of random plans. A third of the plans have few participations. No price is
     cached."""
     budget = ApproximateGaussianDpFilter(3.0, 1e-5)
     rng = np.random.default_rng(74)
@@ -153,7 +155,7 @@ def times() -> dict[str, Any]:
 
 
 def common(rng: np.random.Generator, count: int) -> Iterator[Training]:
-    """Return plans of the kind that people ask for: noise 0.5 to 8, 100 to 1e5 steps."""
+    """Return random plans as people make them: with noise 0.5 to 8 and 100 to 1e5 steps."""
     for _ in range(count):
         noise, q, steps = (
             math.exp(rng.uniform(math.log(a), math.log(b))) for a, b in ((0.5, 8), (1e-4, 0.1), (100, 1e5))
@@ -162,13 +164,13 @@ def common(rng: np.random.Generator, count: int) -> Iterator[Training]:
 
 
 def event_of(training: Training, factor: float = 1.0) -> Event:
-    """Return the plan as an event. The factor on the noise keeps a timed price from being cached."""
+    """Return the plan as an event. A factor on the noise other than 1 gives an event whose price is in no cache."""
     mechanism = Gaussian(training.noise_multiplier * factor)
     return Event(mechanism, Poisson(training.sampling_probability), training.steps)
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each goal, at the default share of failures."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each goal, at the default share of failures."""
     trainings = [row for row in figures["alone"] if row["expected_participations"]]
     timed = figures["times"]
 

@@ -1,4 +1,5 @@
-"""This module has the goals, each with the measured figure and whether it is met. The worst case of a figure counts."""
+"""This module has the goals, each with the measured figure and whether it is met. A goal must hold in the worst
+case."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ UNUSED_EPSILON = 1e-4
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each goal, from the sections of the results."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each goal, from the sections of the results."""
     named, trainings = figures["epsilon_calibrated"], figures["epsilon_trainings"]
     width, targets, slow = figures["width"], figures["targets"], figures["few_participations"]
     calibrated = [row["ours"] for row in figures["calibration"]]
@@ -71,7 +72,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _faster(what: str, rows: Iterable[Mapping[str, Any]], goal: float) -> dict[str, Any]:
     asked = f"at least {goal:g} times faster"
     answers = [row["peers"][PLD.name] for row in rows]
-    # An answer without a number, or with an infinite one, counts as no answer, however soon it comes.
+    # A library that returns no number, or infinity, has no answer, even if it returns fast.
     known = [answer["ratio"] for answer in answers if math.isfinite(float(answer.get("value", "nan")))]
     if not known:
         return {"what": what, "goal": asked, "measured": "no answer to compare", "met": False}

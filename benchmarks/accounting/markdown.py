@@ -9,7 +9,7 @@ from benchmarks.report import commit_of, goals_table, markdown_table
 
 Figures = Mapping[str, Any]
 
-#: The note beside a peer's number that is not the privacy loss.
+#: The mark beside a library's number, by the verdict on the number.
 MARKS = {"below": " ⚠", "infinite": "", "nan": "", "inside": "", "above": ""}
 
 

@@ -1,4 +1,4 @@
-"""This module asks our side each question, through the public functions alone."""
+"""This module computes our answers, by public functions of the engine alone."""
 
 from __future__ import annotations
 

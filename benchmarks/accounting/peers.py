@@ -1,7 +1,8 @@
-"""This module asks the other libraries, each through its own public interface with its own defaults.
+"""This module computes the answers of the other libraries, each by its own public interface with its own defaults.
 
-They are imported when they are asked, and by name: most of them have no type hints, and the tests of the table run
-without them. If a library returns an interval, its upper end is taken, since a user must charge this end.
+The libraries are imported by name, and only when their answers are computed: most of them have no type hints, and the
+tests of the table run without them. If a library returns an interval, the upper end is taken, since a user must charge
+this end.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from accounting.relations import NeighboringRelation
 from benchmarks.accounting.cases import FixedSize, Target, Training
 from benchmarks.timing import perturbed
 
-#: The error in epsilon that Microsoft's accountant and Opacus' copy of it are allowed: Opacus' default.
+#: The allowed error in epsilon of Microsoft's accountant and of Opacus' copy of it. The value is Opacus' default.
 PRV_EPSILON_ERROR = 0.01
 
 
@@ -30,8 +31,8 @@ class Peer:
     Attributes:
         name: The name in the table.
         distribution: The package that contains the accountant.
-        epsilon: A function that returns its epsilon of a training run.
-        noise: A function that returns its noise multiplier for a target; None if it is not asked for one.
+        epsilon: A function that returns the accountant's epsilon of a training run.
+        noise: A function that returns the library's noise multiplier for a target; None if this is not measured.
     """
 
     name: str
@@ -77,8 +78,8 @@ def dp_accounting_noise(accountant: str) -> Callable[[Target, int], float]:
 
 
 def dp_accounting_fixed_size(case: FixedSize, index: int) -> float:
-    """Return dp-accounting's epsilon by its own event for fixed-size batches. Its noise is a multiple of the
-    sensitivity, which is twice the bound here."""
+    """Return dp-accounting's epsilon by its own event for fixed-size batches. The event's noise is a multiple of the
+    sensitivity, which is twice the contribution bound here."""
     library, make = _dp_accounting("RdpAccountant")
     mechanism = library.GaussianDpEvent(perturbed(case.noise_multiplier, index) / 2.0)
     step = library.SampledWithoutReplacementDpEvent(case.dataset_size, case.batch_size, mechanism)
@@ -116,12 +117,12 @@ def prv_epsilon(training: Training, index: int) -> float:
 
 @cache
 def opacus_accountants() -> Any:
-    """Return Opacus' accountants, without the gigabytes of torch that importing `opacus` costs.
+    """Return Opacus' accountants. They can be used without torch, which takes gigabytes.
 
     The accountants need only NumPy and SciPy. But their package imports torch for the rest of the library, and an
-    annotation in their code names one class of torch. If torch is missing, an empty parent package and an empty class
-    replace these two. Every line of the accountants is still Opacus' own, and the answers are bit for bit those with
-    torch 2.13.
+    annotation in their code names one class of torch. If torch is missing, an empty package and an empty class take the
+    place of the package `opacus` and of that class. Every line of the accountants is still Opacus' own, and the answers
+    are equal, bit for bit, to those with torch 2.13.
     """
     if find_spec("torch") is None and "opacus" not in sys.modules:
         found = find_spec("opacus")
@@ -172,7 +173,7 @@ def autodp_epsilon(training: Training, index: int) -> float:
 
 
 def autodp_fourier_epsilon(training: Training, index: int) -> float:
-    """Return epsilon by autodp's analytical Fourier accountant: the larger of both directions."""
+    """Return autodp's epsilon by its analytical Fourier accountant, the larger one of both directions."""
     zoo: Any = import_module("autodp.mechanism_zoo")
     transformers: Any = import_module("autodp.transformer_zoo")
     noise = perturbed(training.noise_multiplier, index)

@@ -1,4 +1,4 @@
-"""This module measures how good the numbers of both sides are: widths, tightness and mistakes."""
+"""This module measures the quality of the numbers of both sides: widths of intervals, tightness and mistakes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from benchmarks.accounting.speed import ask, interval
 from benchmarks.accounting.verdicts import failure, verdict
 from benchmarks.timing import Effort, time_limit
 
-#: Up to this epsilon an interval is narrow if its width is at most `NARROW`; beyond, at most `NARROW_BEYOND` of
-#: epsilon.
+#: Up to `LARGE_EPSILON`, an interval is narrow if its width is at most `NARROW` times the larger of 1 and epsilon.
+#: Beyond it, the width may be `NARROW_BEYOND` times epsilon.
 LARGE_EPSILON = 200.0
 NARROW, NARROW_BEYOND = 1e-6, 1e-3
 
 
 def widths(draw: Iterable[Training], *, peer_cases: int, limit: float) -> dict[str, Any]:
-    """Return how narrow our intervals are over a wide draw, which of them are not narrow, and a Rényi accountant's
-    answers there.
+    """Return how many of our intervals for random training runs are narrow, which are not, and how often a Rényi
+    accountant has no finite number.
 
     Args:
         draw: The training runs.
         peer_cases: The number of runs under add_or_remove_one about which dp-accounting's Rényi accountant is asked.
-        limit: The time in seconds for one of its answers.
+        limit: The time in seconds for one answer of this accountant.
     """
     count, finite, methods = 0, 0, dict[str, int]()
     missed: list[dict[str, Any]] = []
@@ -103,8 +103,8 @@ def fixed_sizes(cases: Iterable[FixedSize], effort: Effort) -> list[dict[str, An
 
 
 def target_use(targets: Iterable[Target]) -> dict[str, Any]:
-    """Evaluate calibrations again, and return how many miss their target (none may) and how much epsilon is left
-    unused."""
+    """Evaluate calibrations again. Return how many miss their target, of which there must be none, and how much epsilon
+    is left unused."""
     rows, unused = [], []
     for target in targets:
         found = ours.noise(target)
@@ -121,8 +121,8 @@ def target_use(targets: Iterable[Target]) -> dict[str, Any]:
 
 
 def disputes(limit: float) -> list[dict[str, Any]]:
-    """Return the answers of peers outside our certified interval, for questions with a closed form or a published
-    attack.
+    """Return the answers of other libraries that are outside our certified interval, for questions with a closed form
+    or a published attack.
     """
     replace_one = NeighboringRelation.REPLACE_ONE
     single = ours.full_batch_epsilon(1.0, replace_one, 1e-5)
@@ -155,7 +155,7 @@ def disputes(limit: float) -> list[dict[str, Any]]:
 
 
 def unavailable(limit: float) -> dict[str, str]:
-    """Return the accountants that do not answer in this environment at all, with their errors. Each is asked once."""
+    """Return the accountants that fail in this environment, with their errors. Each is called once."""
     try:
         with time_limit(limit):
             peers.autodp_fourier_epsilon(Training(4.0, 0.01, 100, 1e-5), 0)

@@ -1,4 +1,4 @@
-"""This module measures times, each beside another time of the same run."""
+"""This module measures our times and those of other libraries in turns, and returns their ratios."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Case = TypeVar("Case")
 
 
 def interval(answer: Answer) -> dict[str, Any]:
-    """Return an answer of ours in the form of the results."""
+    """Return our answer in the form in which results are stored."""
     return asdict(answer.value) | {"width": answer.value.width, "method": answer.method}
 
 
 def beside(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison under the names of both sides, ours first."""
+    """Return a comparison in which our side is the first, in the form in which results are stored."""
     figures = asdict(comparison)
     return {
         "ours_milliseconds": figures.pop("first_milliseconds"),
@@ -33,7 +33,7 @@ def beside(comparison: Comparison) -> dict[str, Any]:
 
 
 def epsilons(trainings: Iterable[Training], peers: Sequence[Peer], effort: Effort) -> list[dict[str, Any]]:
-    """Return one epsilon of each training run: ours, and each peer's with its time divided by ours."""
+    """Return, for each training run, our epsilon, and each library's epsilon with its time divided by ours."""
     rows = []
     for training in trainings:
         answer = ours.epsilon(training)
@@ -50,7 +50,7 @@ def epsilons(trainings: Iterable[Training], peers: Sequence[Peer], effort: Effor
 
 
 def calibrations(targets: Iterable[Target], peers: Sequence[Peer], effort: Effort) -> list[dict[str, Any]]:
-    """Return one noise multiplier for each target, and its true cost by our certified interval."""
+    """Return, for each target, every side's noise multiplier and its cost by our certified interval."""
     rows = []
     for target in targets:
         found = ours.noise(target)
@@ -71,8 +71,7 @@ def calibrations(targets: Iterable[Target], peers: Sequence[Peer], effort: Effor
 
 
 def _use_of(target: Target, noise_multiplier: float) -> dict[str, Any]:
-    """Return the cost of ``noise_multiplier``, which is evaluated again, and the part of the target that it leaves
-    unused."""
+    """Return the certified cost of ``noise_multiplier``, and the part of the target's epsilon that it leaves unused."""
     training = Training(noise_multiplier, target.sampling_probability, target.steps, target.delta)
     achieved = ours.epsilon(training).value
     return {
@@ -83,7 +82,7 @@ def _use_of(target: Target, noise_multiplier: float) -> dict[str, Any]:
 
 
 def flatness(targets: Iterable[Target], effort: Effort) -> list[dict[str, Any]]:
-    """Return the time of one epsilon at `MANY_STEPS` divided by that at `FEW_STEPS`, with noise for the same
+    """Return the time of one epsilon at `MANY_STEPS`, divided by the time at `FEW_STEPS` with noise for the same
     epsilon."""
     rows = []
     for target in targets:
@@ -149,8 +148,8 @@ def slow_cases(trainings: Iterable[Training], effort: Effort) -> dict[str, Any]:
 def ask(
     peer: Callable[[Case, int], float], case: Case, our_call: Callable[[int], object], effort: Effort
 ) -> dict[str, Any]:
-    """Return a peer's value with its time divided by ours, or ``error``: the failure of a peer is a result and does not
-    end the run.
+    """Return a library's value with its time divided by ours. If the library fails, return ``error``: a failure is a
+    result, too, and does not end the run.
     """
     try:
         value, comparison = in_turns(our_call, partial(peer, case), effort)

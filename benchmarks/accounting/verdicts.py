@@ -1,4 +1,4 @@
-"""This module judges a peer's number by a certified interval."""
+"""This module compares another library's number with a certified interval."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from accounting.intervals import Interval
 
-#: A relative tolerance: a peer that differs from a bound by its own rounding is not called wrong.
+#: The relative tolerance. A number that is outside the interval only by rounding is not called wrong.
 ROUNDING = 1e-9
 
 
@@ -36,6 +36,6 @@ def contains(interval: Interval, reference: float) -> bool:
 
 
 def failure(error: BaseException) -> str:
-    """Return one line that says why there is no number."""
+    """Return one line that says why a library has no number."""
     sentence = str(error).splitlines()[0][:160] if str(error) else ""
     return f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__

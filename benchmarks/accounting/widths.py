@@ -1,8 +1,8 @@
-"""`python -m benchmarks.accounting.widths`: measure the width of intervals where no worst pair of data sets is known to
-be attained.
+"""`python -m benchmarks.accounting.widths`: measure the width of certified intervals in cases in which no known pair
+of data sets attains the upper end.
 
 The width of epsilon is (upper - lower) / max(1, upper). Each case keeps the interval that was measured first, so that
-the page shows how it has changed.
+the page shows how the interval has changed.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ ADD_REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question: the epsilon of ``events`` at ``delta``, for a group, or for the best of about ``trials`` runs.
+    """A question: the epsilon of ``events`` at ``delta``, for a group of records, or for the best of a random number of
+    runs.
 
     Attributes:
-        scheme: The part of the page to which the case belongs.
+        scheme: The name of the scheme, by which the page groups the cases.
         text: The events in words.
     """
 
@@ -56,7 +57,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Return the name by which the case is told from the others."""
+        """Return a name that no other case has."""
         suffix = f", groups of {self.group}" if self.group > 1 else ""
         runs = f", {self.trials[0]} with mean {self.trials[1]:g}" if self.trials else ""
         return f"{self.text}{suffix}{runs}, {self.delta:g}"
@@ -186,7 +187,7 @@ def measured(first: Mapping[str, Mapping[str, float]], schemes: Sequence[str] = 
     """Return the results of all cases, each of which is measured once.
 
     Args:
-        first: The interval that was measured first, by case.
+        first: The interval that was measured first, by the name of the case.
         schemes: The schemes that are measured; all of them if empty.
     """
     rows: list[dict[str, Any]] = []
@@ -227,7 +228,7 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def widths_section(figures: Mapping[str, Any]) -> Iterator[str]:
-    """Return the lines of the page."""
+    """Return the lines of the section about wide intervals."""
     yield (
         "In these cases it is hard to find neighbouring data sets whose privacy loss comes close to the upper end, so "
         f"the certified intervals of epsilon were wide (`{figures['command']}`, {figures['date']},"

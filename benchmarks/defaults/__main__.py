@@ -1,8 +1,8 @@
 """`python -m benchmarks.defaults [SET ...] [--epsilon E ...]`: measure these sets, or all, and write
 results/defaults.json.
 
-Figures are written after the preset and after the grid at each epsilon of each set, and all other figures stay. A
-complete run takes hours on one core.
+At each epsilon of each set, figures are written after the preset's runs and again after those of the grid. All other
+figures in the file stay. A complete run takes hours on one core.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def main() -> None:
 
 
 def _read() -> dict[str, Any]:
-    """Return the present contents of the file, since another process may have written to it meanwhile."""
+    """Return the present figures in the file. It is read again each time, since another process may have written to
+    it."""
     return report.read("defaults") if OUTPUT.exists() else {"sets": {}}
 
 

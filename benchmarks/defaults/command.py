@@ -1,4 +1,4 @@
-"""This module has the options of both commands, and the file to which both write."""
+"""This module has the options and the file of results that `benchmarks.defaults` and `with_opacus` share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def asked(description: str | None, sets: Iterable[str]) -> tuple[Sequence[str], 
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("sets", nargs="*", choices=sets, help="data sets (default: all)")
     parser.add_argument(
-        "--epsilon", type=float, action="append", choices=EPSILONS, help="again and again (default: all)"
+        "--epsilon", type=float, action="append", choices=EPSILONS, help="may be repeated (default: all)"
     )
     arguments = parser.parse_args()
     return arguments.sets or sets, arguments.epsilon or EPSILONS

@@ -5,11 +5,12 @@ choice of the preset, on the sets on which rules may be tuned. There are several
 
 - Large batches: a quarter of the records, about the largest batches at which correlated noise gains anything, beside
   the preset's full batches.
-- A few epochs: batches of a 64th of the records, the smallest that the preset chooses when larger ones would be too
-  much work, beside the preset's DP-Adam on batches of that size.
+- A few epochs: batches of a 64th of the records, beside the preset's DP-Adam on batches of the same size. The preset
+  chooses no smaller batches, even if larger ones would be too much work.
 
-Step sizes are the preset's for this algorithm, a quarter of it and four times it: a useful rule would have to know
-which one to take. With one band the noise is independent; a gain there does not come from the correlation.
+Each case is run with the preset's step size for `dp_bandmf`, a quarter of it and four times it. A useful rule would
+have to know which of the three to take. With one band the noise is independent, so a gain there does not come from the
+correlation.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ OUTPUT = report.FOLDER / "defaults_correlated.json"
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "scikit-learn")
 SOURCES = ("trainer", "calibrators", "accounting")
 STEPS, MOMENTUM = 100, 0.9
-#: Batch sizes divided by the number of records.
+#: The batch size of each case, divided by the number of records.
 SHARES = {"large batches": 1 / 4, "a few epochs": 1 / 64, "the edge": 1 / 8}
 FACTORS = (0.25, 1.0, 4.0)
 SEEDS_OF_LARGE = SEEDS[:3]
-#: A difference of this many standard errors is not due to the seeds.
+#: A difference of more than this many standard errors counts as better or worse.
 SURE = 2.0
 #: The name of the set, epsilon, the case, and the figures of each side.
 Row = tuple[str, str, str, Mapping[str, Any]]
@@ -76,7 +77,7 @@ def _is_large(split: Split) -> bool:
 
 
 def _cases(split: Split, epsilon: float) -> dict[str, list[tuple[str, dict[str, Any], Plan]]]:
-    """Return, for each case of a set, the name of each side, its description and its plan."""
+    """Return the sides of each case of a set: the name of each side, its description and its plan."""
     is_large = _is_large(split)
     found = {}
     for case in ("the edge",) if is_large else ("large batches", "a few epochs"):
@@ -87,7 +88,7 @@ def _cases(split: Split, epsilon: float) -> dict[str, list[tuple[str, dict[str, 
             sides.append(("preset", {}, plan))
         correlated, _ = preset_plan(split, epsilon, "dp_bandmf", momentum=MOMENTUM, **sizes)
         [phase] = correlated.phases
-        assert isinstance(phase, CorrelatedSteps), "as the algorithm has"
+        assert isinstance(phase, CorrelatedSteps), "the steps of dp_bandmf are correlated"
         about = {"bands": len(phase.coefficients)}
         sides += [(f"{each:g}", about, with_steps(correlated, each)) for each in FACTORS[1 if is_large else 0 :]]
         if not is_large:
@@ -99,7 +100,8 @@ def _cases(split: Split, epsilon: float) -> dict[str, list[tuple[str, dict[str, 
 
 
 def correlated_defaults_section(figures: Mapping[str, Any]) -> list[str]:
-    """Return the lines of this part of docs/measured.md: how often each choice gains and loses, then every figure."""
+    """Return the lines of this part of docs/measured.md: how often each step size gains and loses, then every
+    figure."""
     rows = _rows(figures)
     missing = [name for name in TUNED_ON if name not in figures["sets"]]
     return [

@@ -1,4 +1,4 @@
-"""This module has the goal on each data set, with the measured figures and whether the goal is met."""
+"""This module has the goal for each data set, with the measured figures and whether the goal is met."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def mean_and_error(scores: Sequence[float]) -> tuple[float, float]:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each data set; the worst of its epsilons decides."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each data set. A goal must be met at each
+    epsilon."""
     return [_of_set(name, found) for name, found in figures["sets"].items()]
 
 

@@ -1,4 +1,5 @@
-"""Scores are stored as they are measured, so that a command that was stopped can go on if the code is the same."""
+"""This module stores each score as soon as it is measured. A command that was stopped goes on from there if its code is
+the same."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ KEPT = report.ROOT / ".bench-defaults"
 
 
 def scorer(name: str, split: Split, source: str, folder: Path) -> Scorer:
-    """Return a function that trains by a plan with a seed and scores the model, or reads the stored score of the same
-    run.
+    """Return a function that trains by a plan with a seed and returns the model's score. If the score of the same run
+    is stored, the function reads it instead.
 
     Args:
         name: The name of the data set.
         split: The rows of the data set.
-        source: The hash of the code that trains; scores of other code are not read.
+        source: The hash of the code that trains. Scores of code with another hash are not read.
         folder: The folder for the scores; it is created if it does not exist.
     """
     folder.mkdir(exist_ok=True)

@@ -1,10 +1,11 @@
-"""This module trains the same kinds of models by Opacus with the same budget, as its MNIST example does, and by a small
-grid.
+"""This module trains the same kinds of models with Opacus and the same budget, with the setting of Opacus' MNIST
+example and with a small grid of settings.
 
 Opacus' `PrivacyEngine.make_private` samples Poisson batches and clips each record's gradient, as its documentation
 says. The noise is the least that our engine certifies for the target, at Opacus' own sampling rate and number of steps.
-Opacus' accountant would ask for 0.5 percent more and takes seconds for each question. Parameters start from torch's
-default values. Batches are gathered by one indexing of the array instead of row by row, which changes only the time.
+Opacus' own accountant would ask for 0.5 percent more noise, and takes seconds for each answer. Parameters start from
+torch's default values. A batch is gathered by indexing the array once instead of once for each row, which changes only
+the time.
 
 Torch is imported by name, since our type checks run without it.
 """
@@ -29,13 +30,13 @@ MAX_GRAD_NORM = 1.0
 
 @dataclass(frozen=True, slots=True)
 class OpacusSetting:
-    """One way to train; the last point is released.
+    """A setting with which Opacus trains. The last point is released.
 
     Attributes:
         optimizer: "SGD", without momentum, or "Adam".
         step_size: The step size of every step.
         batch_size: The expected number of records of a batch; None means an eighth of all records.
-        epochs: Expected number of times that a record is drawn.
+        epochs: The expected number of times that a record is drawn.
     """
 
     optimizer: str
@@ -46,7 +47,7 @@ class OpacusSetting:
 
 #: The default setting of Opacus' MNIST example; its clip threshold is `MAX_GRAD_NORM`.
 EXAMPLE = OpacusSetting("SGD", 0.1, 64, 10)
-#: The grid, chosen before any setting was tried. Its thresholds and batches are among those of our own grid.
+#: The grid, which was chosen before any setting was tried. Our own grid has its clip thresholds and batch sizes, too.
 OPACUS_GRID = (
     EXAMPLE,
     OpacusSetting("Adam", 0.01, 64, 10),
@@ -58,9 +59,9 @@ OPACUS_GRID = (
 
 
 def opacus_at(split: Split, epsilon: float, say: Callable[[str], object]) -> dict[str, Any]:
-    """Return the scores of the example's setting and of the grid's best setting, both with all seeds.
+    """Return the scores with all seeds of two settings: that of Opacus' example, and the best one of the grid.
 
-    The grid is screened with one seed on the scored rows, as our grid is. This favours the grid.
+    As with our own grid, the best setting is chosen with one seed on the scored rows themselves. This favours the grid.
     """
     tried = {setting: _score(split, setting, epsilon, SEEDS[0]) for setting in OPACUS_GRID}
     best = max(OPACUS_GRID, key=lambda setting: tried[setting]["score"])
@@ -91,7 +92,7 @@ def _score(split: Split, setting: OpacusSetting, epsilon: float, seed: int) -> d
     steps = setting.epochs * len(loader)
     noise_multiplier = _least_noise(1.0 / len(loader), steps, epsilon)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # for instance that the benchmark's random generator is not cryptographic
+        warnings.simplefilter("ignore")  # Opacus warns, for example, that the random generator is not cryptographic
         module, optimizer, loader = (
             import_module("opacus")
             .PrivacyEngine()

@@ -25,12 +25,12 @@ from trainer.numeric_types import carried_out
 def preset_plan(
     split: Split, epsilon: float, algorithm: str | None = None, **given: Any
 ) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a run that names only data, model and target, and the numbers that the preset chose for it.
+    """Return the plan that the preset makes if only data, model and target are named, and the numbers that it chose.
 
     Args:
         split: The rows.
         epsilon: The epsilon of the target.
-        algorithm: The algorithm, if it is not the preset's choice.
+        algorithm: The algorithm; if None, the preset chooses one.
         given: The fields of the spec that are given instead of chosen.
     """
     spec = Spec(
@@ -55,7 +55,7 @@ def with_steps(plan: Plan, factor: float) -> Plan:
 
 
 def preset_scores(split: Split, epsilon: float, score: Scorer, say: Callable[[str], object]) -> dict[str, Any]:
-    """Return the preset's scores by seed at one epsilon, and its choices."""
+    """Return the scores of the preset's plan for each seed at one epsilon, and the preset's choices."""
     plan, chosen = preset_plan(split, epsilon)
     scores = [score(plan, seed) for seed in SEEDS]
     say(f"  epsilon {epsilon:g}: {np.mean(scores):.4f} by the preset\n")

@@ -3,16 +3,17 @@
 A run that names only data, a model and a target is compared with the best setting of `GRID`.
 
 - Every run trains by `trainer.run` with the noise that its target needs: delta 1e-5, add or remove one record.
-- `TUNED_ON` has the sets on which the preset may be tuned: six, and one that was held back at first. The sets in
-  `HELD_BACK` are looked at once, at the end: `forest` with the first preset, and three sets that were committed later,
-  when the rules were final and nothing had been trained on these sets. No rule may be changed because of their results.
+- `TUNED_ON` has the sets on which the preset may be tuned: six sets, and one that was held back at first. The sets in
+  `HELD_BACK` are looked at once, at the end: `forest` was looked at with the first preset. The other three
+  sets were committed later, when the rules were final and nothing had been trained on these sets. No rule may be
+  changed because of results on a set that is held back.
 - A score is measured on rows on which no run trains: accuracy for classes, R^2 for numbers.
 - The grid is screened with one seed. The `FINALISTS` best settings of each set and epsilon are run with all seeds, and
   the one with the best mean is the grid's best. Both choices are made on the scored rows themselves, which favours the
   grid.
 - A set with more than `LARGE` numbers has `FINALISTS_OF_LARGE` finalists, since a run on it takes up to twenty seconds
-  of a core. That disfavours the grid if the best setting has a lower rank with one seed. The stored scores of the
-  screening let anybody check this.
+  of a core. This is a disadvantage for the grid if its best setting is not among the finalists. Anybody can check this,
+  since the scores of the screening are stored.
 - The goal: the preset's mean is at most `MARGIN` below the grid's best, on each set and at each epsilon.
 """
 
@@ -36,7 +37,7 @@ FINALISTS = 5
 FINALISTS_OF_LARGE = 2
 LARGE = 10**7
 MARGIN = 0.02
-#: The largest mean batch size of the grid: a machine with two cores carries out such a run in a few minutes.
+#: The largest mean batch size of the grid. With such batches, a run on two cores takes a few minutes.
 LARGEST_BATCH = 7500
 
 Vector = npt.NDArray[np.float64]
@@ -61,16 +62,17 @@ class Split:
 
     @property
     def finalists(self) -> int:
-        """Number of settings that are run with all seeds."""
+        """The number of settings that are run with all seeds."""
         return FINALISTS_OF_LARGE if self.features.size > LARGE else FINALISTS
 
     @property
     def num_classes(self) -> int:
-        """Number of classes; 0 where labels are numbers."""
+        """The number of classes, or 0 if labels are numbers."""
         return 0 if self.model == "linear_regression" else int(self.labels.max()) + 1
 
     def score(self, logits: Vector) -> float:
-        """Return the accuracy of the test rows' logits, (n,) or (n, classes), or R^2 if labels are numbers."""
+        """Return the accuracy on the test rows for logits of shape (n,) or (n, classes), or R^2 if labels are
+        numbers."""
         if not self.num_classes:
             return float(1.0 - np.mean((logits - self.test_labels) ** 2) / np.var(self.test_labels))
         predicted = logits > 0.0 if logits.ndim == 1 else logits.argmax(axis=1)
@@ -79,13 +81,13 @@ class Split:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of the grid; the last point is released.
+    """A setting of the grid. The last point is released.
 
     Attributes:
         algorithm: The name of the algorithm.
         share: The nominal batch size divided by the number of records; `LARGEST_BATCH` caps the batch size.
         iterations: The number of steps.
-        bound: The clip threshold, or the regularizer of normalised gradients.
+        bound: The clip threshold, or the regulariser of normalised gradients.
         step_size: The step size of every step.
     """
 
@@ -120,7 +122,7 @@ def _grid() -> tuple[Setting, ...]:
 
 
 GRID = _grid()
-assert len(set(GRID)) == 50, "the protocol has 50 settings"
+assert len(set(GRID)) == 50, "the grid of the protocol has 50 different settings"
 
 
 def _bundled(dataset_id: str, model: str) -> Split:
@@ -142,7 +144,7 @@ def _cut(model: str, features: Vector, labels: Labels, trained_on: int) -> Split
 
 
 def _scaled(values: Vector, bound: float) -> Vector:
-    """Return values, scaled by the declared bounds plus and minus ``bound``."""
+    """Return values, scaled to [-1, 1] by the declared bounds -``bound`` and ``bound``."""
     return np.clip(values / bound, -1.0, 1.0)
 
 
@@ -159,7 +161,7 @@ def _images() -> Split:
 
 
 def _imbalanced() -> Split:
-    """Return 10000 rows in two classes, one of which has a twelfth of the rows."""
+    """Return 10000 rows in two classes. One class has a twelfth of the rows."""
     random = np.random.default_rng(12)
     n, width = 14000, 20
     labels = (random.random(n) < 1 / 12).astype(np.int64)
@@ -168,7 +170,7 @@ def _imbalanced() -> Split:
 
 
 def _regression() -> Split:
-    """Return 10000 rows with a number as their label: a linear function of correlated columns, and noise."""
+    """Return 10000 rows whose labels are a linear function of correlated columns plus noise."""
     random = np.random.default_rng(15)
     n, width = 14000, 15
     mixing = np.eye(width) + 0.3 * random.normal(size=(width, width))
@@ -259,7 +261,8 @@ TUNED_ON: Mapping[str, Callable[[], Split]] = {
     "imbalanced": _imbalanced,
     "regression": _regression,
     "heavy_tailed": _heavy_tailed,
-    # This set was held back until its goal was known to be missed. The rule for models of numbers came later.
+    # This set was held back at first. Its goal was missed, and it has been used for tuning since then. The rule for
+    # models of numbers was made later.
     "diabetes": lambda: _bundled("ds_diabetes", "linear_regression"),
 }
 HELD_BACK: Mapping[str, Callable[[], Split]] = {

@@ -2,8 +2,8 @@
 noise?
 
 The command runs the preset's plan with its step size times each of `FACTORS`, on the sets on which rules may be tuned.
-The scores show how much the best factor k (1 + c noise)^-a would gain if k, c and a were chosen by hindsight on the
-scored rows: more than any rule could gain.
+The scores show how much the factor k (1 + c noise)^-a would gain if k, c and a were chosen by hindsight on the scored
+rows. No rule of this form could gain more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OUTPUT = report.FOLDER / "defaults_step_sizes.json"
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "scikit-learn")
 SOURCES = ("trainer", "calibrators", "accounting")
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: The values of k, c and a. The factors stay within the range that was measured.
+#: The values of k, of c and of a that are tried. Only those are used whose factors are within the measured range.
 SCALES = tuple(2.0 ** (each / 4) for each in range(-8, 9))
 NOISE_WEIGHTS = tuple(10.0 ** (each / 2) for each in range(0, 9))
 POWERS = (-1.0, -0.5, -0.25, -1 / 6, 1 / 6, 0.25, 0.5, 1.0)

@@ -1,5 +1,5 @@
-"""This module makes one run of the protocol: a plan is carried out on a data set's rows and scored on its other
-rows."""
+"""This module carries out one run of the protocol: a plan is trained on some rows of a data set, and the model is
+scored on the other rows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.gpu`: measure on a GPU with CuPy, or say that there is none, in benchmarks/results/gpu.json.
+"""`python -m benchmarks.gpu`: measure on a GPU with CuPy, and write benchmarks/results/gpu.json.
 
-Figures from a GPU are not replaced by the message that there is no GPU.
+Without a GPU, the file gets a message that says so, unless it already has figures from a GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TASKS = (
 
 
 def main() -> None:
-    """Measure if there is a GPU, and write and print the figures or the message."""
+    """Measure if there is a GPU, and write and print the figures. Without a GPU, write and print that there is none."""
     output = report.FOLDER / "gpu.json"
     figures: dict[str, Any] = {"benchmark": "gpu", "command": "make bench-gpu"}
     try:
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _data_of(task: Task, folder: Path) -> Path:
-    """Return the folder with the rows of a task, which are written if they are missing."""
+    """Return the folder with the rows of a task. The rows are written if they are missing."""
     own = folder / f"{task.rows}x{task.features}"
     if not own.exists():
         own.mkdir()

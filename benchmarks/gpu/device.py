@@ -1,4 +1,4 @@
-"""This module returns CuPy if it is installed and has a device."""
+"""This module imports CuPy, if it is installed and finds a GPU."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class NoGpu(Exception):
-    """There is no device to measure on; the text says what is missing."""
+    """There is no GPU to measure on. The message says what is missing."""
 
 
 def cupy() -> Any:
-    """Return the library, with a device.
+    """Return the module of CuPy.
 
     Raises:
         NoGpu: If CuPy is not installed, or finds no device.
@@ -21,7 +21,7 @@ def cupy() -> Any:
         devices = library.cuda.runtime.getDeviceCount()
     except ImportError:
         raise NoGpu("CuPy is not installed") from None
-    except Exception as error:  # This is CuPy's own error, which cannot be named if CuPy is not installed.
+    except Exception as error:  # The class of CuPy's own error cannot be named, since CuPy may not be installed.
         raise NoGpu(f"CuPy finds no device: {error}") from None
     if devices < 1:
         raise NoGpu("CuPy finds no device")

@@ -13,7 +13,7 @@ OVER_CUPY = 1.3
 
 
 def gpu_section(figures: Figures) -> list[str]:
-    """Return the lines of the section. If nothing was measured, it is one sentence."""
+    """Return the lines of the section. If nothing was measured, the section says only that."""
     asked = f"that a private step takes at most {figures['goal']:g} times as long as a step without privacy in CuPy"
     if not figures["ran"]:
         return [f"The goal of `make bench-gpu` is {asked}. It was not run: no GPU."]

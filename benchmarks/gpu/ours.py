@@ -11,7 +11,7 @@ from trainer.devices import cuda_device
 
 
 def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """Return a function that trains on data until told to stop."""
+    """Return a function that trains on data until it is told to stop."""
     device, on_arrays = cuda_device(), ours.prepare(side, task)
 
     def train(features: Features, labels: Labels, pace: Pace) -> None:

@@ -1,5 +1,5 @@
-"""This module takes steps of SGD without privacy, in ordinary NumPy or CuPy code: the least work that a private step
-has to do.
+"""This module takes steps of SGD without privacy, in ordinary NumPy or CuPy code. A private step has to do at least
+this work.
 
 Batches have exactly the given size and are drawn with replacement by the library's own generator. A step takes the mean
 gradient, without norms and without noise.
@@ -19,7 +19,7 @@ Parameters = list[Any]
 
 
 def prepare(_side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """Return a function that trains on data until told to stop."""
+    """Return a function that trains on data until it is told to stop."""
     library = device.cupy()
 
     def train(features: Features, labels: Labels, pace: Pace) -> None:
@@ -37,7 +37,7 @@ def prepare(_side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
 
 
 def initial(xp: Any, model: str) -> Parameters:
-    """Return weights and biases, layer by layer: zeros for one layer, small random numbers for two."""
+    """Return the first weights and biases of each layer: zeros for one layer, small random numbers for two layers."""
     if model == "linear":
         return [xp.zeros((LINEAR_FEATURES, 1), dtype=xp.float32), xp.zeros(1, dtype=xp.float32)]
     if model == "softmax":

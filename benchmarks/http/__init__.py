@@ -1,1 +1,1 @@
-"""This benchmark compares calibrations over HTTP with the engine in process, and cached ones with a bare endpoint."""
+"""This benchmark compares new calibrations over HTTP with the engine alone, and cached ones with a bare endpoint."""

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.http`: measure everything and write benchmarks/results/http.json.
+"""`python -m benchmarks.http`: measure everything, and write benchmarks/results/http.json.
 
-``--quick`` asks less, for work on the benchmark itself; it writes elsewhere, not to docs/measured.md.
+``--quick`` measures less, for people who work on the benchmark itself. Its figures are written elsewhere and are not
+shown in docs/measured.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module serves bytes of a given size by FastAPI and nothing else, in the same way as the service is served.
+"""This module serves answers of a given size with a bare FastAPI application and the server settings of the service.
 
 `BENCH_ANSWER_BYTES=4000 python -m benchmarks.http.bare`
 """
@@ -22,7 +22,7 @@ SIZE = "BENCH_ANSWER_BYTES"
 
 
 def bare_app(answer: bytes) -> FastAPI:
-    """Return two endpoints that answer these bytes, whatever the request's body says."""
+    """Return an application with two endpoints, both of which answer every request with these bytes."""
     app = FastAPI(
         docs_url=None,
         redoc_url=None,
@@ -31,7 +31,7 @@ def bare_app(answer: bytes) -> FastAPI:
 
     @app.post("/bytes")
     async def read_as_bytes(request: Request) -> Response:
-        """Answer as fast as FastAPI can: the body is read but not parsed."""
+        """Answer after the body has been read but not parsed, which is the fastest way in FastAPI."""
         await request.body()
         return Response(answer, media_type="application/json")
 
@@ -47,7 +47,7 @@ def main() -> None:
     """Serve on the address that the settings name, and print the address."""
     settings = Settings()
     configure_logging(settings.log_level, settings.log_format)
-    # The context is used only to read the settings; no file of this name is ever opened.
+    # The context is used only to read the settings. The database of this name is never opened.
     context = fenced_context(settings, Database(f"sqlite:///{settings.data_dir}/bare.sqlite3"))
     app = bare_app(b'"' + b"x" * (int(os.environ[SIZE]) - 2) + b'"')
     app.state.progress = ProgressFeed(context)

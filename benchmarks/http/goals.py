@@ -11,7 +11,7 @@ OVER_BARE = 0.7
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each goal, from the sections of the results."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each goal, from the sections of the results."""
     return [*(_new(row) for row in figures["new"]), _remembered(figures["remembered"], figures["headline"])]
 
 

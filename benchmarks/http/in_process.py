@@ -1,4 +1,4 @@
-"""This module makes the same calibrations by the engine alone, in one thread of a process that does nothing else."""
+"""This module makes the same calibrations with the engine alone, in one thread of a process that does nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def calibrate_for(gate: Gate, kind: str, seconds: float, seed: int, core: int) -
     """Calibrate specs that have already been read and checked, each for a different epsilon."""
     os.sched_setaffinity(0, {core})
     settings = Settings()
-    # No request names a budget, so no file of this name is ever opened.
+    # No request names a budget, so the database of this name is never opened.
     budgets = BudgetReader(
         fenced_context(settings, Database(f"sqlite:///{settings.data_dir}/engine.sqlite3")), LOOPBACK
     )

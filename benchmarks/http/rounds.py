@@ -1,5 +1,5 @@
-"""This module makes comparisons in turns, and measures the server's own time. The server's processes share one core;
-the load has another."""
+"""This module compares contenders in turns, and measures the CPU time of the server. The processes of the server share
+one core, and the load runs on another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.http.in_process import calibrate_for
 from benchmarks.http_load import Load, load
 from benchmarks.ledger.processes import at_once
 
-#: The number of requests under way. With more of them waiting for a core, the server would answer 429.
+#: The number of connections, each with one request under way. With more requests, the server would answer 429.
 CONNECTIONS = 8
 #: The bare endpoint to compare with.
 HEADLINE = "/bytes"
@@ -32,7 +32,7 @@ Measured = Mapping[str, Sequence[Load]]
 
 
 def cores() -> tuple[int, int]:
-    """Return the server's core and the load's core, which are the same if there is only one."""
+    """Return the core of the server and the core of the load. They are the same if the machine has only one."""
     available = sorted(os.sched_getaffinity(0))
     return available[0], available[-1]
 
@@ -76,8 +76,8 @@ def measure(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, 
 
 
 def cpu_milliseconds(server: http_servers.Server, kind: str, seconds: float) -> float:
-    """Return the CPU time of the server and its processes for a new calibration; requests follow each other on one
-    connection."""
+    """Return the milliseconds of CPU time that the server, with its processes, takes for a new calibration. The
+    requests follow each other on one connection."""
     body, draw = work.request(kind), random.Random(_seed())
     with http_servers.client(server) as client:
         client.post(work.CALIBRATE, work.with_another_target(body, draw), 200)
@@ -137,8 +137,8 @@ def _seed() -> int:
 
 
 def _size_of_answer(server: http_servers.Server) -> int:
-    """Return the size of the answer to the repeated request. The first request also starts what the service starts on
-    demand."""
+    """Return the size of the answer to the repeated request. The first request also starts the processes that the
+    service starts on demand."""
     with http_servers.client(server) as client:
         client.connection.request(
             "POST", work.CALIBRATE, json.dumps(work.request(REMEMBERED)), {"Content-Type": "application/json"}

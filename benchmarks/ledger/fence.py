@@ -1,8 +1,9 @@
 """`python -m benchmarks.ledger.fence`: measure commands per second with and without the fence, in turns, on both
 engines.
 
-Without the fence, the same process commits the same commands to the same database. So the comparison shows the cost of
-the fence itself, with its wait for the disk. It prints a line for each engine and number of clients.
+The fence is a record, kept outside of the database, of everything that the service has acknowledged. Without the fence,
+the same process commits the same commands to the same database. So the ratio shows the cost of the fence itself,
+including its wait for the disk. The command prints a line for each engine and number of clients.
 """
 
 from __future__ import annotations

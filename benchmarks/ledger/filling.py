@@ -1,8 +1,8 @@
 """This module makes a budget with a long history, faster than one command at a time could.
 
-The first reservations and commits are real ones. The rest repeat them: the same rows with identifiers, sequence
-numbers and canonical bytes of their own, chained by the ledger's own hash. The result is the same as that of as many
-real commands (a test replays the entries and compares), but it takes a minute instead of an hour.
+The first reservations and commits are real ones. The others repeat their rows with new identifiers, sequence numbers
+and canonical bytes, and are chained by the ledger's own hash. The result is the same as if each had been a command,
+which a test checks by replaying the entries. But it takes a minute instead of an hour.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from benchmarks.ledger.throughput import new_key
 
 #: A limit on rho that ten million entries do not reach.
 LIMIT = 10_000.0
-#: The number of real pairs, each with another noise and another count, which all other pairs repeat.
+#: The number of real pairs of a reservation and a commit, which the other pairs repeat. Noise and count differ in each.
 TEMPLATES = 16
 BATCH = 20_000
 
-#: A row as the driver reads and writes it: JSON is text, and on PostgreSQL everything is.
+#: A row as the driver reads and writes it. JSON values are text, and on PostgreSQL all values are text.
 Row = dict[str, Any]
 
 
 class Tables(Protocol):
-    """Access to the rows of a database without the application's code."""
+    """A connection that reads and writes rows without the application's code."""
 
     def rows(self, table: str, where: str) -> list[Row]: ...
     def insert(self, table: str, rows: Sequence[Row]) -> None: ...
@@ -52,12 +52,12 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The rows of one reservation and its commit, the amounts in the filter's units, and the charged step with its
-    count."""
+    """The rows of one reservation and its commit, with the charged amounts in the filter's units, and the charged step
+    with its count."""
 
     @property
     def made(self) -> str:
-        """The hash of the entry that made the reservation. The commit's entry refers to it."""
+        """The hash of the entry of the reservation, to which the entry of the commit refers."""
         return str(self.entries[0]["hash"])
 
     reservation: Row
@@ -70,19 +70,19 @@ class Template:
 def filled_budget(
     context: Context, entries: int, request: Mapping[str, Any] | None = None, events: Sequence[Event] = ()
 ) -> str:
-    """Return the id of a new budget with the given number of entries, or one more: real entries first, then their
-    repetitions.
+    """Fill a new budget with the given number of entries, or one more, and return the budget's id. Real entries come
+    first, then repetitions of them.
 
     Args:
         context: The context of the ledger.
         entries: The number of entries, at least twice the number of events.
-        request: The request for the budget; if absent, for a budget that counts rho.
-        events: The events of the real reservations, one for each; if absent, `TEMPLATES` full-batch queries.
+        request: The request that opens the budget; if None, the budget counts rho.
+        events: One event for each real reservation; if empty, `TEMPLATES` full-batch queries.
     """
     budget_id = ours.create_budget(context, request or work.budget_request("zcdp", LIMIT), new_key("budget"))
     for event in events or [work.event(count, work.NOISE + count) for count in range(1, TEMPLATES + 1)]:
         reservation_id = ours.reserve(context, budget_id, [event], new_key("reserve"))
-        assert reservation_id is not None, "the limit is far away"
+        assert reservation_id is not None, "the reservation is far below the limit"
         ours.commit(context, reservation_id, new_key("commit"))
     with _tables(context) as tables:
         _repeat_until(tables, budget_id, entries)
@@ -130,8 +130,8 @@ def _repeat_until(tables: Tables, budget_id: str, entries: int) -> None:
 def _repeated(
     tables: Tables, row: Row, reservation_id: str, sequence: int, previous_hash: str, refers: tuple[str, str]
 ) -> Row:
-    """Return the entry, moved to another place in the chain and to another reservation, which another entry has
-    made."""
+    """Return a copy of the entry at another place in the chain. The copy is about another reservation, which was made
+    by another entry."""
     entry_id = new_id("ent")
     canonical = (
         tables.to_bytes(row["canonical"])
@@ -156,7 +156,7 @@ def _templates(tables: Tables, budget_id: str) -> list[Template]:
     rows = tables.rows("entries", f"budget_id = '{budget_id}'")
     entries = sorted(rows, key=lambda row: int(row["sequence"]))[1:]
     for row in entries:
-        del row["leaf_index"]  # the database numbers the leaves itself
+        del row["leaf_index"]  # the database assigns the number of the leaf
     exposed = tables.rows("exposed_steps", f"budget_id = '{budget_id}'")
     step_hashes = {event_from_json(json.loads(row["step"])[0]): row["step_hash"] for row in exposed}
     return [

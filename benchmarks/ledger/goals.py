@@ -11,7 +11,7 @@ FLAT = 1.5
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each goal, from the sections of the results."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each goal, from the sections of the results."""
     return [
         _over_pgbench(figures["throughput"]),
         _hot_budget(figures["hot_budget"]),
@@ -21,8 +21,8 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _over_pgbench(throughput: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the goal against pgbench. Both filters have to reach it, each with its best number of processes, since
-    pgbench also has its best number of clients."""
+    """Return the goal for the comparison with pgbench. Each filter has to reach it with its best number of processes,
+    since pgbench also has its best number of clients."""
     mode, clients = throughput["headline"]["mode"], throughput["headline"]["clients"]
     best: dict[str, tuple[float, int]] = {}
     for row in throughput["ours"]:

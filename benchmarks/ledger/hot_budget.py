@@ -1,5 +1,5 @@
-"""This module measures one budget from which everybody reserves: whether exactly what fits is admitted, at what speed,
-and how often commands have to be tried again."""
+"""This module measures one budget from which all clients reserve. It checks that exactly as much is admitted as fits,
+and measures the speed and how often commands have to be repeated."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ COUNTERS = ("xact_commit", "xact_rollback", "deadlocks")
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The results of one process: the counts that were admitted, the number of attempts that were not, and the times on
-    the machine's monotonic clock.
+    """The results of one process: the counts of queries that were admitted, the number of reservations that were
+    denied, and the times at which the process began and was last admitted, by the machine's monotonic clock.
     """
 
     admitted: list[int]
@@ -69,7 +69,7 @@ def fill_one(server: PostgreSql, url: str, data_dir: Path, kind: str, limit: flo
 
 def fills_exactly(privacy_filter: PrivacyFilter, admitted: Sequence[int], used: Amounts) -> bool:
     """Return whether the admitted counts cost what the ledger says, stay within the limit, and leave no room for one
-    more.
+    more query.
     """
     costs = {count: _cost(privacy_filter, count) for count in {1, *admitted}}
     total = privacy_filter.zero
@@ -119,6 +119,6 @@ def _cost(privacy_filter: PrivacyFilter, count: int) -> Amounts:
 
 
 def _counters(server: PostgreSql, url: str) -> list[int]:
-    """Return the server's own counts of what happened in a database, over all connections that have ended."""
+    """Return PostgreSQL's own statistics of a database, which count all connections that have ended."""
     statement = f"SELECT {', '.join(COUNTERS)} FROM pg_stat_database WHERE datname = '{make_url(url).database}'"
     return list(query(server.url, statement)[0])

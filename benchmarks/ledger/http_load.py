@@ -1,4 +1,4 @@
-"""This module has the load on the ledger, and on the bare endpoints beside it."""
+"""This module has the requests to the ledger, and to the bare endpoints with which it is compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""This module compares the same commands with and without something, in turns, on both engines."""
+"""This module compares the rates of the same commands with and without a feature, in turns, on SQLite and
+PostgreSQL."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from benchmarks.ledger.postgresql import postgresql
 _ROUNDS, _SECONDS, _BUDGETS = 7, 2.0, 16
 _CLIENTS = (1, 8, 64)
 
-#: A function that returns the commands per second of a number of clients, whose commands have the given name.
+#: A function from a number of clients and a name to the commands per second of these clients. The name begins the
+#: idempotency keys of the commands.
 Rate = Callable[[int, str], float]
 
 
@@ -30,7 +32,7 @@ def create_budgets(context: Context) -> list[str]:
 
 
 def rate(context: Context, budget_ids: list[str], clients: int, name: str, principal: Principal = LOOPBACK) -> float:
-    """Measure the commands per second of clients that reserve and commit, one after the other."""
+    """Return the commands per second of several clients, each of which reserves and commits again and again."""
     return asyncio.run(_rate(context, budget_ids, clients, name, principal))
 
 
@@ -51,7 +53,7 @@ async def _rate(context: Context, budget_ids: list[str], clients: int, name: str
 
 
 def compare(engine: str, what: str, with_it: Rate, without: Rate) -> None:
-    """Print a line for each number of clients: the rate with ``what``, and its share of the rate without."""
+    """Print a line for each number of clients: the rate with ``what``, and this rate divided by the rate without it."""
     for clients in _CLIENTS:
         ratios, rates = [], []
         for number in range(_ROUNDS + 1):
@@ -64,7 +66,7 @@ def compare(engine: str, what: str, with_it: Rate, without: Rate) -> None:
                 rates.append(found[True])
         sys.stdout.write(
             f"{engine:10} {clients:3} clients: {statistics.median(rates):7.0f} commands/s with {what}, "
-            f"{statistics.median(ratios):.2f} of what it is without ({min(ratios):.2f} to {max(ratios):.2f})\n"
+            f"{statistics.median(ratios):.2f} of the rate without ({min(ratios):.2f} to {max(ratios):.2f})\n"
         )
         sys.stdout.flush()
 

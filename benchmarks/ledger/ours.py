@@ -1,7 +1,7 @@
-"""This module is our side in process. It has one function per action, which runs a whole keyed command as an endpoint
-does, without HTTP.
+"""This module calls the ledger in process. Each function runs a whole command with an idempotency key, as an endpoint
+does, but without HTTP.
 
-Only this module of the benchmark uses the ledger's code; the rest speaks HTTP.
+Only this module of the benchmark calls commands of the ledger directly. The others send HTTP requests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from app.reservations.commands import Asked, Command, to_reserve, to_resolve
 from app.reservations.endpoints import answered
 from app.settings import Settings
 
-#: The time that a reservation is held; no benchmark takes that long.
+#: The time after which a reservation expires. No benchmark takes that long.
 EXPIRES_IN = timedelta(hours=1)
 
 

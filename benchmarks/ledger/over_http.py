@@ -17,13 +17,13 @@ from benchmarks.ledger.http_load import bare_turn, ledger_turn
 from benchmarks.ledger.processes import at_once
 from benchmarks.ledger.throughput import BUDGETS, LIMIT, spread
 
-#: The bare endpoint to compare with: FastAPI's fastest.
+#: The bare endpoint with which the goal compares the ledger. It is the fastest kind of endpoint in FastAPI.
 HEADLINE = "async def"
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One side of the comparison: its name, and what a load process needs to put load on it."""
+    """One side of the comparison: its name, its port, and the turn that a load process takes."""
 
     name: str
     port: int
@@ -31,7 +31,7 @@ class Contender:
     argument: Any
 
     def measure(self, seconds: float) -> Load:
-        """Return the results of one load process that runs for the given seconds."""
+        """Run one load process for the given seconds, and return its results."""
         arguments = (self.port, self.make_turn, self.argument, seconds, random.randrange(2**32))
         return at_once(load, [arguments])[0]
 
@@ -61,7 +61,7 @@ def beside_bare_endpoint(url: str, data_dir: Path, rounds: int, seconds: float) 
 
 
 def figures(bare: Mapping[str, Sequence[Load]], ours: Mapping[str, Sequence[Load]], seconds: float) -> dict[str, Any]:
-    """Return the medians of both sides, and ours divided by that of each bare endpoint."""
+    """Return the median rates of both sides, and the ratios of our rate to that of each bare endpoint."""
     rows = []
     for kind, loads in ours.items():
         ratios = {

@@ -1,4 +1,4 @@
-"""This module runs PostgreSQL's own benchmark with its default script, which is TPC-B in all but name."""
+"""This module runs pgbench, the benchmark of PostgreSQL, with its default script, which resembles TPC-B."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Client:
 
 
 class PgBench:
-    """pgbench on a database of its own, filled at `SCALE`."""
+    """A pgbench whose own database is filled at the scale factor `SCALE`."""
 
     def __init__(self, server: PostgreSql) -> None:
         self._program = server.programs / "pgbench"
@@ -42,7 +42,8 @@ def tps_in(output: str) -> float:
     """Return the transactions per second from pgbench's output.
 
     Raises:
-        ValueError: If the number is not printed, or if a transaction failed, since the number is not comparable then.
+        ValueError: If the output has no such number, or if a transaction failed, since the number is then not
+            comparable.
     """
     tps, failed = _TPS.search(output), _FAILED.search(output)
     if tps is None or failed is None or int(failed[1]) > 0:

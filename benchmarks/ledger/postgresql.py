@@ -1,5 +1,5 @@
-"""This module starts an embedded PostgreSQL as its package does: nothing is tuned, and every commit reaches the
-disk."""
+"""This module starts the PostgreSQL of a Python package with its default settings. Nothing is tuned, and every commit
+reaches the disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unittest import mock
 
 from sqlalchemy import create_engine, make_url, text
 
-#: The settings that decide the cost of a commit and the size of the caches. They are stored with the results.
+#: The names of the settings that are stored with the results. They decide the cost of a commit and the size of caches.
 SETTINGS = (
     "server_version",
     "fsync",
@@ -33,7 +33,7 @@ SETTINGS = (
     "max_wal_size",
     "default_transaction_isolation",
 )
-#: The SQLSTATEs after which a client has to try again: serialization failure, deadlock, no lock in time.
+#: The SQLSTATEs after which a client has to repeat its transaction: serialization failure, deadlock and lock time-out.
 RETRY_STATES = frozenset({"40001", "40P01", "55P03"})
 
 _LOG_PREFIX = "%m [%p] sqlstate=%e database=%d "
@@ -47,7 +47,7 @@ class PostgreSql:
     Attributes:
         url: The SQLAlchemy URL of its maintenance database.
         programs: The folder of the server's own client programs, such as pgbench.
-        log: The server's log, in which each error has its SQLSTATE.
+        log: The file of the server's log, which has the SQLSTATE of each error.
     """
 
     url: str
@@ -68,7 +68,7 @@ class PostgreSql:
     def errors(self, url: str) -> Counter[str]:
         """Return how often statements in the database at ``url`` have failed so far, by SQLSTATE.
 
-        The counts come from the server's own log, which also has errors that a client swallowed and tried again.
+        The counts come from the server's log. It also has the errors after which a client repeated its statement.
         """
         return errors_in(self.log.read_text(errors="replace"), str(make_url(url).database))
 
@@ -119,13 +119,13 @@ def errors_in(log: str, database: str) -> Counter[str]:
 
 
 def libpq_url(url: str) -> str:
-    """Return the URL for PostgreSQL's own programs: without the name of a Python driver."""
+    """Return the URL without the name of the Python driver, as PostgreSQL's own programs need it."""
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 @cache
 def _package() -> Any:
-    """Import the package. On import it looks for a runtime folder, and warns if the machine has none."""
+    """Import the package without the warning that it gives on machines without a runtime folder."""
     folder = tempfile.mkdtemp(prefix="epsilond-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": folder}):

@@ -1,5 +1,5 @@
-"""This module does the same work in several processes at once. Each gets ready, all wait for one another, and then all
-begin."""
+"""This module does the same work in several processes at once. Each process waits until all are ready, and then all
+begin together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.http_servers import AUTHORIZATION
 
 T = TypeVar("T")
 
-#: A process calls this when it is ready; the call returns when all processes are.
+#: A function that a process calls when it is ready. The call returns when all processes are ready.
 Gate = Callable[[], object]
 GATE_S = 60.0
 POLL_S = 0.5
@@ -26,11 +26,11 @@ def at_once(work: Callable[..., T], arguments: Sequence[tuple[Any, ...]], *, lim
     Raises:
         RuntimeError: If a process raised (its error is the cause), ended without a result, or did not end in time.
     """
-    # This process is never forked, since it may have threads. A fork server imports the work once and forks.
+    # This process may have threads, so it is not forked. Instead, a fork server imports the work once and is forked.
     start_method = multiprocessing.get_context("forkserver")
     start_method.set_forkserver_preload([work.__module__])
     results, barrier = start_method.Queue(), start_method.Barrier(len(arguments))
-    # The fork server keeps the environment in which it was started.
+    # The fork server has the environment of its start, so the header is passed to each process.
     header = os.environ.get(AUTHORIZATION, "")
     processes = [
         start_method.Process(target=_work, args=(work, given, number, barrier, results, header), daemon=True)
@@ -55,7 +55,7 @@ def at_once(work: Callable[..., T], arguments: Sequence[tuple[Any, ...]], *, lim
 def _outcomes(results: Any, processes: Sequence[Any], until: float) -> dict[int, Any]:
     outcomes: dict[int, Any] = {}
     while len(outcomes) < len(processes):
-        # This is asked before the queue is read, so that what a process put there before it ended is found.
+        # The ended processes are listed before the queue is read. So the queue has everything that they put there.
         silent = [number for number, process in enumerate(processes) if process.exitcode is not None]
         try:
             number, outcome = results.get(timeout=POLL_S)
@@ -63,7 +63,7 @@ def _outcomes(results: Any, processes: Sequence[Any], until: float) -> dict[int,
             if not outcomes.keys() >= set(silent):
                 raise RuntimeError("a process of the benchmark ended without an answer") from None
             if time.monotonic() > until:
-                raise RuntimeError("a process of the benchmark goes on for too long") from None
+                raise RuntimeError("a process of the benchmark did not end within the time limit") from None
         else:
             outcomes[number] = outcome
     return outcomes

@@ -1,7 +1,7 @@
 """`python -m benchmarks.ledger.quotas`: measure commands per second with and without quotas, in turns, on both engines.
 
-A key has quotas, which are counted under a lock of its own; a client of a server without keys has no quotas. Both
-clients send the same commands to the same database. It prints a line for each engine and number of clients.
+A key has quotas, which are counted under a lock of the key. A client of a server without keys has no quotas. Both
+clients send the same commands to the same database. The command prints a line for each engine and number of clients.
 """
 
 from __future__ import annotations

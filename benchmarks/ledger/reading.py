@@ -1,4 +1,4 @@
-"""This module reads a budget over HTTP, and compares a history of a million entries with one of a thousand."""
+"""This module compares the times of reading a budget with a million entries and one with a thousand over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module compares reserving and committing over many budgets with pgbench, in turns on one PostgreSQL."""
+"""This module compares reserving and committing over many budgets with pgbench, in turns on the same PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from benchmarks.ledger.pgbench import Client, PgBench
 from benchmarks.ledger.processes import Gate, at_once
 
 BUDGETS = 256
-#: A limit far above what is spent: no command of this section is denied.
+#: The limit of each budget, which is so high that no command is denied.
 LIMIT = 1000.0
 CALLERS = 64
 WARM_UP_PAIRS = 4
 
 CLIENTS = tuple(Client(mode, clients) for mode in ("simple", "prepared") for clients in (8, 16))
-#: The comparison is with pgbench's default mode, at the number of clients that suits it best.
+#: The query mode of pgbench in the goal, which is its default. The goal takes its best number of clients.
 HEADLINE_MODE = "simple"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The senders of commands: ``processes``, each with `CALLERS` callers at once, to `BUDGETS` budgets of one
-    filter."""
+    """A number of processes, each with `CALLERS` concurrent callers, that send commands to `BUDGETS` budgets with one
+    kind of filter."""
 
     filter: str
     processes: int
@@ -42,7 +42,8 @@ LAYOUTS = tuple(Layout(kind, processes) for kind in work.FILTERS for processes i
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The work that one process did between two moments of the machine's monotonic clock."""
+    """The number of pairs that one process made, and the times at which it began and ended, by the machine's
+    monotonic clock."""
 
     pairs: int
     began: float
@@ -150,7 +151,7 @@ def new_key(*parts: object) -> str:
 
 
 def spend_over_many(gate: Gate, url: str, data_dir: Path, budget_ids: Sequence[str], seconds: float, seed: int) -> Done:
-    """Let `CALLERS` coroutines of one loop reserve in a random budget and commit, again and again."""
+    """Let `CALLERS` coroutines of one event loop reserve from random budgets and commit, again and again."""
     with ours.ledger(url, data_dir) as context:
 
         async def call(number: int, *, until: float, at_most: float) -> int:

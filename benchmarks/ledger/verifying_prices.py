@@ -1,7 +1,7 @@
 """`python -m benchmarks.ledger.verifying_prices`: time the verification of a million entries, with and without prices.
 
-The entries have a thousand different prices, of Poisson-sampled Gaussian steps at sixteen Renyi orders each. Both times
-are measured in one run, on one SQLite file. ``--quick`` takes ten thousand entries with a hundred prices.
+The entries have a thousand different prices of Poisson-sampled Gaussian steps, each with sixteen Renyi orders. Both
+times are measured in one run, on one SQLite file. ``--quick`` takes ten thousand entries with a hundred prices.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main() -> None:
         url = migrated(f"sqlite:///{Path(name) / 'priced.sqlite3'}")
         with ours.ledger(url, Path(name)) as context:
             filled_budget(context, entries, request, events)
-            transparency.verified(context)  # this gives the entries their places in the tree
+            transparency.verified(context)  # this call gives the entries their places in the tree
             alone, _ = _timed("verify", lambda: transparency.verified(context))
             both, verdict = _timed("verify --prices", lambda: _with_prices(context))
     assert verdict.prices is not None

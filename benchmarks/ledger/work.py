@@ -11,12 +11,14 @@ from accounting.relations import NeighboringRelation
 
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
 DELTA = 1e-5
-#: The default filter, which counts three amounts; the one with 16 orders; and the one with a single amount.
+#: The kinds of filters: the default, which counts three amounts, one with 16 Renyi orders, and one with a single
+#: amount.
 FILTERS = ("approximate_gaussian_dp", "renyi_dp", "zcdp")
 
 #: A full-batch Gaussian query with this noise costs rho = 2e-4 exactly.
 NOISE = 50.0
-#: The number of different counts of an event. A price is cached after its first use, so the ledger itself is timed;
+#: The number of different counts of an event. Prices are cached after their first use, so that only the ledger is
+#: timed.
 #: `make bench-accounting` measures the time to find a price.
 COUNTS = 32
 
@@ -27,7 +29,7 @@ def event(count: int, noise: float = NOISE) -> Event:
 
 
 def event_json(count: int) -> dict[str, Any]:
-    """Return the `event` in the JSON of an HTTP request."""
+    """Return the same event as `event`, as JSON for an HTTP request."""
     return {"mechanism": {"kind": "gaussian", "noise_multiplier": NOISE}, "count": count}
 
 
@@ -37,12 +39,12 @@ def budget_request(kind: str, limit: float) -> Mapping[str, Any]:
 
 
 def filter_request(kind: str, limit: float) -> dict[str, Any]:
-    """Return the filter as it stands in a budget's request."""
+    """Return the filter as JSON for the request that opens a budget."""
     return {"kind": kind} | ({"rho": limit} if kind == "zcdp" else {"epsilon": limit, "delta": DELTA})
 
 
 def privacy_filter(kind: str, limit: float) -> PrivacyFilter:
-    """Return the filter that the request asks for, to check the ledger's admissions with."""
+    """Return the filter of such a budget as an object, with which the ledger's admissions are checked."""
     if kind == "zcdp":
         return ZcdpFilter(limit)
     return RenyiFilter(limit, DELTA) if kind == "renyi_dp" else ApproximateGaussianDpFilter(limit, DELTA)

@@ -1,5 +1,5 @@
-"""This benchmark runs the settings of theorems, and compares what the paper claims with what the trainer measures.
+"""This benchmark runs the settings of theorems, and compares the claims of the papers with results of the trainer.
 
-A module here is one reproduction. It offers ``NAME``, ``TITLE`` and ``reproduce(quick)``, which trains with
-`trainer.run` and returns what `benchmarks.papers.reproduction.Reproduction` describes: plain JSON.
+Most modules here are one reproduction each. Such a module has ``NAME``, ``TITLE`` and ``reproduce(quick)``. The
+function trains with `trainer.run` and returns a `benchmarks.papers.reproduction.Reproduction`, which is plain JSON.
 """

@@ -1,8 +1,8 @@
 """`python -m benchmarks.papers`: run all reproductions, and write benchmarks/results/papers.json, the plots and the
 page.
 
-``--only NAME`` runs one reproduction and keeps the committed figures of the others. ``--quick`` runs less, for work on
-a reproduction itself; its figures are not for the page and are written elsewhere.
+``--only NAME`` runs one reproduction and keeps the committed figures of the others. ``--quick`` runs less, for people
+who work on a reproduction. Its figures are written elsewhere and are not shown on the page.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ SOURCES = ("accounting", "calibrators", "trainer", "benchmarks/papers")
 
 
 def module(name: str) -> Module:
-    """Return the reproduction of that name."""
+    """Return the module of the reproduction with the given name."""
     return cast(Module, import_module(f"benchmarks.papers.{name}"))
 
 
 def figures_of(name: str, quick: bool) -> dict[str, Any]:
-    """Run one reproduction."""
+    """Run one reproduction and return its figures."""
     reproduction = module(name)
     begun = time.perf_counter()
     found = reproduction.reproduce(quick)
@@ -63,8 +63,8 @@ def kept(path: Path) -> Mapping[str, Any]:
 def main() -> None:
     """Run the reproductions, write their figures, and print the findings."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=NAMES, help="run this one alone")
-    parser.add_argument("--quick", action="store_true", help="ask less; write papers.quick.json and no page")
+    parser.add_argument("--only", choices=NAMES, help="run only this reproduction")
+    parser.add_argument("--quick", action="store_true", help="run less; write papers.quick.json and no page")
     arguments = parser.parse_args()
     output = report.FOLDER / ("papers.quick.json" if arguments.quick else "papers.json")
     found = dict(kept(output)) if arguments.only else {}

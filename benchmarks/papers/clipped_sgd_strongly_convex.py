@@ -1,10 +1,11 @@
-"""Clipped SGD in the setting of Theorem 11 of Lowy & Razaviyayn 2023: strongly convex, smooth, heavy-tailed gradients.
+"""This reproduction runs clipped SGD in the setting of Theorem 11 of Lowy & Razaviyayn 2023: a strongly convex, smooth
+loss with heavy-tailed gradients.
 
 The problem is least squares on rows of random signs, which are scaled so that the population's Hessian is diagonal and
-known. The errors of labels have Student's law with 3.2 degrees of freedom, which has three moments but no fourth, so
-there is no Lipschitz constant. The numbers mu, beta, the minimiser and the excess risk of any point are exact, and r_3
-and r_2 are bounded in closed form: |grad f| = |a| |<w - w*, a> - xi| with |a| constant, E <v, a>^4 <= 3 (beta |v|^2)^2,
-and E |xi|^3 by its formula.
+known. The errors of labels have Student's law with 3.2 degrees of freedom. It has three moments but no fourth, so there
+is no Lipschitz constant. The strong convexity mu, the smoothness beta, the minimiser and the excess risk of any point
+are exact. The moments r_3 and r_2 of gradients are bounded in closed form: |grad f| = |a| |<w - w*, a> - xi| with |a|
+constant, E <v, a>^4 <= 3 (beta |v|^2)^2, and E |xi|^3 by its formula.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ DIAMETER = 2.0
 MOMENT_ORDER = 3.0
 FREEDOM = 3.2
 ERROR_SCALE = 0.5
-#: The fixed epsilon_p = sqrt(2 rho) of the paper where n varies, and the fixed n where epsilon_p varies.
+#: The value of the paper's epsilon_p = sqrt(2 rho) in the runs over n, and the value of n in the runs over epsilon_p.
 EPSILON = 1.0
 MIDDLE = 80_000
 
@@ -44,7 +45,7 @@ Vector = npt.NDArray[np.float64]
 
 
 def assumptions() -> dict[str, float]:
-    """Return the theorem's constants on the whole ball."""
+    """Return the constants that the theorem assumes, for all points of the ball."""
     length, beta = math.sqrt(float(SPECTRUM.sum())), float(SPECTRUM.max())
     third = FREEDOM**1.5 * gamma(2.0) * gamma((FREEDOM - 3.0) / 2.0) / (math.sqrt(math.pi) * gamma(FREEDOM / 2.0))
     error_3, error_2 = ERROR_SCALE * float(np.cbrt(third)), ERROR_SCALE * math.sqrt(FREEDOM / (FREEDOM - 2.0))
@@ -73,7 +74,7 @@ MODEL = PerRecordModel(DIMENSION + 1, np.zeros(DIMENSION), gradients)
 
 
 def sample(records: int, seed: int) -> Vector:
-    """Return rows (a, xi)."""
+    """Return random rows (a, xi)."""
     rng = np.random.default_rng([records, seed])
     signs = rng.integers(0, 2, size=(records, DIMENSION)) * 2.0 - 1.0
     return np.column_stack([signs * np.sqrt(SPECTRUM), ERROR_SCALE * rng.standard_t(FREEDOM, size=records)])
@@ -81,7 +82,7 @@ def sample(records: int, seed: int) -> Vector:
 
 @lru_cache
 def planned(records: int, epsilon_p: float, clip_factor: float = 1.0) -> Calibration:
-    """Return the plan with the paper's own presets, and with the clip threshold times a factor."""
+    """Return the plan with the paper's own settings, except that the clip threshold is multiplied by a factor."""
     spec = Spec(records, ZcdpTarget(0.5 * epsilon_p**2), dimension=DIMENSION, assumptions=assumptions())
     found = calibrate(NAME, spec)
     if clip_factor == 1.0:
@@ -92,7 +93,7 @@ def planned(records: int, epsilon_p: float, clip_factor: float = 1.0) -> Calibra
 
 
 def row_of(records: int, epsilon_p: float, runs: int, clip_factor: float = 1.0) -> dict[str, Cell]:
-    """Return the measured excess risk beside its known bounds."""
+    """Return a row of the table: the measured excess risk beside its bounds."""
     found = planned(records, epsilon_p, clip_factor)
     risks = []
     for seed in range(runs):
@@ -165,24 +166,28 @@ def _bounds(rows: Sequence[Mapping[str, Cell]]) -> list[str]:
     )
     gain = [_of(row, "bound") / _of(row, "closed form") for row in rows]
     return [
-        f"In {held} of {len(rows)} settings the measured excess risk, with four standard errors, is below its bound "
-        f"and above the lower bound; it is {min(ratios):.2g} to {max(ratios):.2g} of the bound.",
-        f"The bound evaluated at the plan's own step sizes is {min(gain):.2g} to {max(gain):.2g} of its closed form.",
+        f"In {held} of {len(rows)} settings the measured excess risk plus four standard errors is below the bound, "
+        "and the measured excess risk is above the lower bound. It is "
+        f"{min(ratios):.2g} to {max(ratios):.2g} times the bound.",
+        "If the bound is evaluated at the plan's own step sizes, it is "
+        f"{min(gain):.2g} to {max(gain):.2g} times its closed form.",
     ]
 
 
 def _slopes(over_n: Sequence[Mapping[str, Cell]], over_epsilon: Sequence[Mapping[str, Cell]]) -> list[str]:
     private, larger = 2.0 - 2.0 / MOMENT_ORDER, over_n[len(over_n) // 2 :]
     return [
-        f"In n the slopes are {_slope(over_n, 'records', 'excess risk'):.2f} (measured; "
+        f"In n, the slope of the measured excess risk is {_slope(over_n, 'records', 'excess risk'):.2f}. It is "
         f"{_slope(larger, 'records', 'excess risk'):.2f} from {larger[0]['records']} records on, where the ball no "
-        f"longer holds the noise back), "
-        f"{_slope(over_n, 'records', 'bound'):.2f} (bound) and {_slope(over_n, 'records', 'rate (c = 1)'):.2f} (rate), "
-        f"where the rate has {-private:.2f} in its private and -1 in its other term.",
-        f"In epsilon they are {_slope(over_epsilon, 'epsilon_p', 'excess risk'):.2f}, "
-        f"{_slope(over_epsilon, 'epsilon_p', 'bound'):.2f} and "
-        f"{_slope(over_epsilon, 'epsilon_p', 'rate (c = 1)'):.2f}, where "
-        f"the rate has {-private:.2f} in its private and 0 in its other term.",
+        "longer limits the effect of the noise. The slope of the bound is "
+        f"{_slope(over_n, 'records', 'bound'):.2f}, and that of the rate "
+        f"{_slope(over_n, 'records', 'rate (c = 1)'):.2f}. The private term of the rate has the exponent "
+        f"{-private:.2f}, and its other term -1.",
+        "In epsilon, the slope of the measured excess risk is "
+        f"{_slope(over_epsilon, 'epsilon_p', 'excess risk'):.2f}, that of the bound "
+        f"{_slope(over_epsilon, 'epsilon_p', 'bound'):.2f}, and that of the rate "
+        f"{_slope(over_epsilon, 'epsilon_p', 'rate (c = 1)'):.2f}. The private term of the rate has the exponent "
+        f"{-private:.2f}, and its other term 0.",
     ]
 
 
@@ -191,10 +196,11 @@ def _threshold(rows: Sequence[Mapping[str, Cell]]) -> str:
     best_bound = min(rows, key=lambda row: _of(row, "bound"))
     [preset] = [row for row in rows if row["clip over preset"] == 1.0]
     return (
-        f"Of the thresholds tried, {_of(best_bound, 'clip over preset'):g} times the preset has the least bound "
-        f"({_of(best_bound, 'bound'):.2g} against {_of(preset, 'bound'):.2g}) and {_of(best, 'clip over preset'):g} "
-        f"times the preset the least measured risk ({_of(best, 'excess risk'):.2g} against "
-        f"{_of(preset, 'excess risk'):.2g}): the moments are bounded over the whole ball, and a run is near its middle."
+        f"Of the clip thresholds tried, {_of(best_bound, 'clip over preset'):g} times the preset has the least bound "
+        f"({_of(best_bound, 'bound'):.2g} against {_of(preset, 'bound'):.2g}). The least measured risk is at "
+        f"{_of(best, 'clip over preset'):g} times the preset ({_of(best, 'excess risk'):.2g} against "
+        f"{_of(preset, 'excess risk'):.2g}). They differ since the moments are bounded over the whole ball, while a "
+        "run stays near the middle of the ball."
     )
 
 

@@ -1,9 +1,9 @@
-"""This reproduction computes the error of banded matrices with the noise that each needs: Choquette-Choo et al. 2023,
-and values that others print.
+"""This reproduction computes the errors of banded matrices (Choquette-Choo et al. 2023) with the noise that each needs,
+and compares closed forms with values in other papers.
 
-The error is that of prefix sums, which decides the error of a run with one step size; nothing is trained here. For each
-target every number of bands has its own certified noise. The choice by doubling is compared with the best of all
-numbers up to 128, and each optimum with the square root that is cut to the same number of bands.
+The error is that of prefix sums, which decides the error of a run with one step size. Nothing is trained here. For each
+target, every number of bands has its own certified noise. The best of the numbers 1, 2, 4, ..., 64 is compared with the
+best of all numbers up to 128. Each optimal matrix is compared with the square root, cut to the same number of bands.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _CYCLIC, _FIXED = CyclicPoisson.kind, FixedOrderEpochs.kind
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Solve for the noise and the error at every target; ``quick`` leaves out the brute force over bands."""
+    """Return the noise and the error for every target. ``quick`` leaves out the comparison with all numbers of
+    bands."""
     rows: list[dict[str, Cell]] = []
     lines: dict[str, list[float | None]] = {}
     bands = [2**power for power in range(7)]
@@ -109,7 +110,7 @@ def _of_sampling(rows: list[dict[str, Cell]]) -> Iterator[str]:
     for epsilon in (2.0, 8.0):
         chosen = next(row for row in rows if (row["epsilon"], row["T"], row["chosen"]) == (epsilon, 2000, True))
         yield (
-            f"20 epochs at epsilon {epsilon:g}: {chosen['bands']} bands have "
+            f"In 20 epochs at epsilon {epsilon:g}, {chosen['bands']} bands have "
             f"{float(chosen['over independent noise, Poisson'] or 0.0):.4f} times the error of independent noise."
         )
     fixed = [row for row in rows if row["batches"] == _FIXED.replace("_", " ")]
@@ -117,16 +118,17 @@ def _of_sampling(rows: list[dict[str, Cell]]) -> Iterator[str]:
     without, least = float(alone["error"] or 0.0), float(best["error"] or 0.0)
     sampled = without / float(alone["over independent noise, Poisson"] or 1.0)
     yield (
-        f"Where batches cannot be sampled, at epsilon 8, {best['bands']} bands have the error {least:.4g} in a fixed "
-        f"order, and independent noise {without:.4g}. With Poisson batches independent noise has {sampled:.4g}."
+        f"If batches cannot be sampled and have a fixed order, {best['bands']} bands have the error {least:.4g} at "
+        f"epsilon 8, and independent noise has {without:.4g}. With Poisson batches, independent noise has "
+        f"{sampled:.4g}."
     )
 
 
 def _of_brute_force(lost: list[float]) -> Iterator[str]:
     if lost:
         yield (
-            "The best of all numbers of bands up to 128 has at most "
-            f"{100.0 * max(lost):.2g} % less error than the best of 1, 2, 4, ..., 64."
+            "The best number of bands up to 128 has at most "
+            f"{100.0 * max(lost):.2g} % less error than the best of the numbers 1, 2, 4, ..., 64."
         )
 
 
@@ -139,14 +141,14 @@ def _of_roots() -> Iterator[str]:
             f"{100.0 * (error / optimal(Workload(steps), bands).least - 1.0):.0f} % ({bands} bands, T = {steps})"
         )
     yield (
-        "The square root cut to its first bands (Kalinin & Lampert 2024) has more error than the optimum: "
+        "If the square root is cut to its first bands (Kalinin & Lampert 2024), it has more error than the optimum, by "
         f"{', '.join(found)}."
     )
 
 
 def _of_closed_forms() -> Iterator[str]:
     """Yield a sentence about the closed forms of Fichtenberger, Henzinger & Upadhyay 2023 for one participation, and
-    about what is often quoted from them."""
+    about a formula that is often quoted from this paper."""
     steps = 1000
     root = square_root(steps)
     norm = float(np.linalg.norm(root))
@@ -155,8 +157,9 @@ def _of_closed_forms() -> Iterator[str]:
     bound = (math.log(steps) + np.euler_gamma + math.log(16.0)) / math.pi
     quoted = 1.0 + math.log(steps) / math.pi
     yield (
-        f"The whole square root, one participation, T = {steps}: the largest error is {attained:.6f}, as the sum of "
-        f"squared coefficients {float(root @ root):.6f}, and the mean {norm * mean:.6f}. (ln T + gamma + ln 16)/pi = "
-        f"{bound:.6f} bounds it; 1 + ln(T)/pi = {quoted:.6f}, which is often quoted, is "
-        f"{'below it, and so no bound' if quoted < attained else 'above it'}."
+        f"With the whole square root, one participation and T = {steps}, the largest error is {attained:.6f}, which "
+        f"equals the sum of squared coefficients ({float(root @ root):.6f}), and the mean error is {norm * mean:.6f}. "
+        f"The number (ln T + gamma + ln 16)/pi = {bound:.6f} is a bound on the largest error. The number 1 + ln(T)/pi "
+        f"= {quoted:.6f}, which is often quoted, is "
+        f"{'below the largest error, and so no bound' if quoted < attained else 'above the largest error'}."
     )

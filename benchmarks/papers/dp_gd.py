@@ -1,8 +1,9 @@
-"""DP-GD in the settings of Theorems 6.2 (Polyak-Lojasiewicz) and 6.3 (no convexity) of Wang, Ye & Xu 2017.
+"""This reproduction runs DP-GD in the settings of Theorems 6.2 (Polyak-Lojasiewicz, PL) and 6.3 (no convexity) of Wang,
+Ye & Xu 2017.
 
 **PL.** The problem is least squares on rows of a scaled Hadamard matrix, so that the Hessian is diagonal, known, and
-the same for every n. So mu, L, D_0 and the minimum are exact, and so is the expected risk after every step, with which
-the trainer's result is compared, too.
+the same for every n. So the PL constant mu, the smoothness L, the initial gap D_0 and the minimum are exact. The
+expected risk after every step is also exact, and the trainer's result is compared with it, too.
 
 **No convexity.** The loss is (sigmoid(x . w) - y)^2 on rows of norm 1. For every w its gradients have a norm of at most
 8/27 and its curvature is below 0.16, so nothing is clipped anywhere, and D_0 = 1/4 is known without looking at data.
@@ -34,7 +35,7 @@ TITLE = "DP-GD: Theorems 6.2 and 6.3 of Wang, Ye & Xu"
 
 DELTA = 1e-6
 DIMENSION = 10
-#: Eigenvalues of the PL problem's Hessian, mu to L; their sum is the squared norm of a row.
+#: The eigenvalues of the PL problem's Hessian, from mu to L. Their sum is the squared norm of a row.
 EIGENVALUES = np.linspace(0.04, 0.16, DIMENSION)
 
 Vector = npt.NDArray[np.float64]
@@ -47,8 +48,9 @@ class Problem:
     Attributes:
         gradient: The gradient of each record's loss, in the form that `PerRecordModel` needs.
         figure: The quantity that the theorem bounds, at a released point.
-        lipschitz: A bound on the gradients of records at all points that a run can reach.
-        exact: The expected figure after T steps with noise s on the mean and step size eta, if it is known.
+        lipschitz: A bound on the norms of the records' gradients at all points that a run can reach.
+        exact: A function that returns the expected figure after T steps, for noise s on the mean gradient and the step
+            size eta; None if there is no closed form.
     """
 
     features: Vector
@@ -67,7 +69,7 @@ def least_squares(num_records: int) -> Problem:
     block = hadamard(16)[:, 1 : DIMENSION + 1] * np.sqrt(EIGENVALUES)
     features: Vector = np.tile(block, (num_records // 16, 1))
     best = np.full(DIMENSION, 0.5 / math.sqrt(DIMENSION))
-    # The sign of the last Hadamard column is orthogonal to every feature: w* stays the minimiser.
+    # The errors are a Hadamard column that is orthogonal to every feature, so w* stays the minimiser.
     labels = features @ best + 0.1 * np.tile(hadamard(16)[:, 15], num_records // 16)
     gap = 0.5 * EIGENVALUES * best**2
 
@@ -119,10 +121,10 @@ def sigmoid_squares(num_records: int) -> Problem:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: a problem of any size, and the sizes that are run.
+    """The setting of one theorem: a function that makes the problem of any size, and the sizes that are run.
 
     Attributes:
-        middle: The number of records where epsilon varies; it is one of the sizes.
+        middle: The number of records in the runs over epsilon. It is one of the sizes.
     """
 
     make: Callable[[int], Problem]
@@ -149,7 +151,7 @@ def calibration(problem: Problem, epsilon: float) -> Calibration:
 
 
 def measure(setting: str, problem: Problem, epsilon: float, runs: int) -> dict[str, Cell]:
-    """Return one row: the figure at the released point, as a mean over runs, beside its bound."""
+    """Return one row of the table: the figure at the released point, as a mean over runs, beside its bound."""
     found = calibration(problem, epsilon)
     phase = only_phase(found.plan)
     figures, longest = [], 0.0
@@ -205,7 +207,7 @@ def reproduce(quick: bool) -> Reproduction:
 
 
 def _over(rows: Sequence[dict[str, Any]], setting: str, axis: str) -> list[dict[str, Any]]:
-    """Return the setting's rows along one of n and epsilon, in order; the other one has its middle value."""
+    """Return the rows of a setting in which n or epsilon varies, in order. The other number has its middle value."""
     fixed, value = ("epsilon", 1.0) if axis == "records" else ("records", SETTINGS[setting].middle)
     return sorted((row for row in rows if row["setting"] == setting and row[fixed] == value), key=lambda row: row[axis])
 
@@ -222,21 +224,22 @@ def _sentences(rows: Sequence[dict[str, Any]], over: dict[tuple[str, str], list[
     last = _slopes(over["PL", "records"][-2:], "records")
     slopes = {key: _slopes(found, key[1]) for key, found in over.items()}
     return [
-        f"The measured mean is below the explicit bound in {below} of {len(rows)} rows; the bound is "
+        f"The measured mean is below the explicit bound in {below} of {len(rows)} rows. The bound is "
         f"{min(ratios['PL']):.1f} to {max(ratios['PL']):.1f} times the excess risk (PL) and "
         f"{min(ratios['no convexity']):.1f} to {max(ratios['no convexity']):.1f} times the gradient norm.",
-        "With PL the expected excess risk of this problem is known exactly: the measured means lie within "
+        "With PL, the expected excess risk of this problem is known exactly. The measured means are within "
         f"{max(exact):.1f} standard errors of it.",
-        "PL, slope of the excess risk in n "
-        f"{slopes['PL', 'records'][0]:.2f} (bound {slopes['PL', 'records'][1]:.2f}), in epsilon "
-        f"{slopes['PL', 'epsilon'][0]:.2f} (bound {slopes['PL', 'epsilon'][1]:.2f}); the rate is -2 up to logarithms. "
+        "With PL, the slope of the excess risk is "
+        f"{slopes['PL', 'records'][0]:.2f} in n (bound {slopes['PL', 'records'][1]:.2f}) and "
+        f"{slopes['PL', 'epsilon'][0]:.2f} in epsilon (bound {slopes['PL', 'epsilon'][1]:.2f}). The rate has the "
+        "exponent -2 in both, up to logarithms. "
         f"Between the two largest n the slope is {last[0]:.2f} (bound {last[1]:.2f}).",
-        "Without convexity, slope of the gradient norm in n "
-        f"{slopes['no convexity', 'records'][0]:.2f} (bound {slopes['no convexity', 'records'][1]:.2f}), in epsilon "
-        f"{slopes['no convexity', 'epsilon'][0]:.2f} (bound {slopes['no convexity', 'epsilon'][1]:.2f}); the theorem "
-        "promises -1/2, its worst case, and this problem is not the worst.",
-        f"No gradient was longer than {max(row['longest gradient / G'] for row in rows):.4f} G on the paths looked at "
-        "(one a row), so nothing was clipped, as the theorems ask.",
+        "Without convexity, the slope of the gradient norm is "
+        f"{slopes['no convexity', 'records'][0]:.2f} in n (bound {slopes['no convexity', 'records'][1]:.2f}) and "
+        f"{slopes['no convexity', 'epsilon'][0]:.2f} in epsilon (bound {slopes['no convexity', 'epsilon'][1]:.2f}). "
+        "The theorem promises -1/2 in the worst case, and this problem is not the worst.",
+        f"No gradient was longer than {max(row['longest gradient / G'] for row in rows):.4f} G on the path of one run "
+        "for each row. So nothing was clipped there, as the theorems require.",
     ]
 
 

@@ -11,6 +11,6 @@ TITLE = "DP-SGD: Theorem 3.4 and Corollary 3.5 of Yang et al."
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the results with clip threshold 1, well above twice the deviation, so that the theorem holds. Its bound
-    has no floor."""
+    """Return the results with the clip threshold 1. It is well above twice the deviation, so that the theorem holds.
+    The theorem's bound becomes arbitrarily small with larger budgets."""
     return yang_theorem.reproduce(NAME, Clip(1.0), 0.0, quick)

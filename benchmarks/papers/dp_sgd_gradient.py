@@ -1,9 +1,9 @@
-"""This reproduction runs Algorithm 2 of Wang, Lei, Ying & Zhang 2022: optimisation error and bounds, slopes, and Lemma
-13's region.
+"""This reproduction runs Algorithm 2 of Wang, Lei, Ying & Zhang 2022. It compares the optimisation error with its
+bounds, computes slopes, and checks the region that Lemma 13 claims.
 
 The loss is the q-norm hinge with q = 1.5, on synthetic records in the unit ball. There are n steps of one record each,
-and neighbours replace one record. This is the paper's own setting with alpha = 1/2, where it claims linear gradient
-complexity.
+and neighbouring data sets differ by replacing one record. This is the paper's own setting with alpha = 1/2, for which
+the paper claims a linear number of gradients.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Row = Mapping[str, Cell]
 
 @dataclass(frozen=True)
 class Data:
-    """Records and their labels, 0 or 1, with the least mean loss in the ball."""
+    """Records with their labels, 0 or 1, and the least mean loss of any point in the ball."""
 
     features: Matrix
     labels: npt.NDArray[np.int64]
@@ -54,7 +54,8 @@ class Data:
 
 
 def reproduce(quick: bool) -> dict[str, Any]:
-    """Train with the theorem's step size and with that of least bound, and compute the region where a beta exists."""
+    """Train with the theorem's step size and with the step size of least bound, and compute where a beta is
+    feasible."""
     sizes, epsilons = (SIZES[:3], EPSILONS[1:4]) if quick else (SIZES, EPSILONS)
     repeats = 4 if quick else 12
     fresh = _data(FRESH_RECORDS, seed=1)
@@ -153,7 +154,7 @@ def _data(n: int, seed: int) -> Data:
     features[:, 0] += 1.5 * random.choice([-1.0, 1.0], n)
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     labels = ((features[:, 0] > 0.0) ^ (random.random(n) < 0.1)).astype(np.int64)
-    solve: Any = minimize  # its stubs ask for shapes that NumPy's stubs do not promise
+    solve: Any = minimize  # its type stubs require shapes that NumPy's stubs do not state
     solution = solve(
         lambda w: _risk(w, features, labels),
         np.zeros(DIMENSION),
@@ -187,11 +188,12 @@ def _errors(rows: Sequence[Row]) -> list[str]:
     shares = [_number(row["error"]) / _number(row["expected bound"]) for row in rows]
     gains = [_number(row["expected bound"]) / _number(row["its bound"]) for row in rows]
     return [
-        f"The mean optimisation error is {'under' if under else 'NOT always under'} its expected bound, at "
-        f"{min(shares):.2g} to {max(shares):.2g} of it, and {'every' if within else 'NOT every'} single run is under "
-        "the bound that holds with probability 1 - gamma/3.",
-        f"The step of least bound has a bound {min(gains):.3g} to {max(gains):.3g} times smaller than Theorem 12's "
-        f"step 1/(T A), and its error is {'under it as well' if best else 'NOT always under it'}.",
+        f"The mean optimisation error is {'under' if under else 'NOT always under'} its expected bound, and "
+        f"{min(shares):.2g} to {max(shares):.2g} times the bound. The error of {'every' if within else 'NOT every'} "
+        "single run is under the bound that holds with probability 1 - gamma/3.",
+        "The step size of least bound has a bound that is "
+        f"{min(gains):.3g} to {max(gains):.3g} times smaller than that of Theorem 12's step size 1/(T A). With this "
+        f"step size, the error is {'under its bound, too' if best else 'NOT always under its bound'}.",
     ]
 
 
@@ -208,9 +210,9 @@ def _slopes(by_size: Sequence[Row], by_epsilon: Sequence[Row]) -> list[str]:
         of(by_epsilon, "epsilon", "its bound"),
     )
     return [
-        f"At T = n and the step of least bound the error falls as n^{n_error:.2f} (bound n^{n_bound:.2f}) and "
-        f"epsilon^{e_error:.2f} (bound epsilon^{e_bound:.2f}): the noise of a step stays of order G, so the privacy "
-        "term is of order G sqrt(d/n), not the sqrt(d log(1/delta))/(n epsilon) of Theorem 12.",
+        f"At T = n and the step size of least bound, the error falls as n^{n_error:.2f} (bound n^{n_bound:.2f}) and "
+        f"epsilon^{e_error:.2f} (bound epsilon^{e_bound:.2f}). The noise of a step stays of order G, so the privacy "
+        "term is of order G sqrt(d/n). It does not have the order sqrt(d log(1/delta))/(n epsilon) of Theorem 12.",
     ]
 
 
@@ -220,9 +222,9 @@ def _noise(rows: Sequence[Row]) -> list[str]:
     small = [math.sqrt(_number(row["sigma^2/G^2"]) / _number(row["that Theorem 12 assumes"])) for row in rows]
     return [
         f"The noise that Theorem 12 assumes is {min(small):.2g} to {max(small):.2g} times smaller than what privacy "
-        "needs at these sizes. Theorem 11 with the best feasible beta has "
-        f"{min(loose):.2g} to {max(loose):.2g} times what is needed, and nothing in {len(rows) - len(known)} of "
-        f"{len(rows)} settings.",
+        "needs at these sizes. The noise of Theorem 11 with the best feasible beta is "
+        f"{min(loose):.2g} to {max(loose):.2g} times as large as privacy needs. In {len(rows) - len(known)} of "
+        f"{len(rows)} settings, no beta is feasible.",
     ]
 
 
@@ -238,9 +240,9 @@ def _longer() -> list[str]:
         bounds += [_number(item.value) for item in again.utility if item.name == "expected_excess_risk_bound"]
     one, hundred, most = bounds
     return [
-        f"More steps than n do help: at n = 10^4, epsilon = 1 the least bound is {one:.3g} after n steps, "
-        f"{hundred:.3g} after 100 n and {most:.3g} after n^2: what a step needs to hide its own record is enough for "
-        "many more of them.",
+        f"More than n steps help. At n = 10^4 and epsilon = 1, the least bound is {one:.3g} after n steps, "
+        f"{hundred:.3g} after 100 n and {most:.3g} after n^2 steps. The noise that hides the record of a single step "
+        "is enough for many more steps.",
     ]
 
 
@@ -248,10 +250,11 @@ def _lemma_13() -> list[str]:
     false = [n for n in range(18, 101) if least_feasible_epsilon(n, n, float(n) ** -2.0) > least_epsilon_of_lemma_13(n)]
     where = f"{false[0]} to {false[-1]}" if false == list(range(false[0], false[-1] + 1)) else str(false)
     return [
-        f"Lemma 13 is false for n from {where} of 18 to 100 just above its curve (at n = 18 it claims "
-        f"{least_epsilon_of_lemma_13(18):.4g}, and no beta is feasible below "
-        f"{least_feasible_epsilon(18, 18, 18.0**-2.0):.4g}); beyond it is far from necessary: at n = 10^6 it asks for "
-        f"{least_epsilon_of_lemma_13(10**6):.3g} where {least_feasible_epsilon(10**6, 10**6, 1e-12):.3g} will do.",
+        f"Of the n from 18 to 100, Lemma 13 is false for n from {where}, at epsilons just above its curve. At n = 18 "
+        f"it claims that {least_epsilon_of_lemma_13(18):.4g} is enough, and no beta is feasible below "
+        f"{least_feasible_epsilon(18, 18, 18.0**-2.0):.4g}. For larger n its condition is far from necessary: at n = "
+        f"10^6 it requires {least_epsilon_of_lemma_13(10**6):.3g}, and "
+        f"{least_feasible_epsilon(10**6, 10**6, 1e-12):.3g} is enough.",
     ]
 
 
@@ -286,7 +289,7 @@ def _thresholds(records: Sequence[float]) -> Lines:
 
 
 def _region(quick: bool) -> HeatMap:
-    """Return where a beta is feasible, and how much noise it comes with."""
+    """Return where a beta is feasible for Theorem 11, and the noise at the best feasible beta."""
     sizes = [20, 10**3, 10**5] if quick else [20, 50, 100, 300, 10**3, 10**4, 10**5, 10**6]
     epsilons = [0.1, 1.0, 10.0] if quick else [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0]
     found = [[Theorem11(n, n, epsilon, float(n) ** -2.0).least_noise() for n in sizes] for epsilon in epsilons]

@@ -3,8 +3,7 @@ Xu 2017).
 
 The problem is least squares on rows of a scaled Hadamard matrix, |x| = 1. Every record's loss is 1-smooth, and the mean
 loss has a Hessian that is diagonal, known and the same for every n, so that mu, D_0 and the minimum are exact. Theorem
-4.2 is about such strongly convex losses; for DP-GD (Theorem 6.2) they have the same mu as a Polyak-Lojasiewicz
-constant.
+4.2 is about such strongly convex losses. For DP-GD (Theorem 6.2), mu is also a Polyak-Lojasiewicz constant of the loss.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ TITLE = "DP-SVRG beside DP-GD: Theorems 4.2 and 6.2 of Wang, Ye & Xu"
 
 EPSILON, DELTA = 1.0, 1e-6
 DIMENSION, EPOCHS = 4, 3
-#: The eigenvalues of the Hessian, mu to L; their sum is the squared norm of a row.
+#: The eigenvalues of the Hessian, from mu to L. Their sum is the squared norm of a row.
 EIGENVALUES = np.linspace(0.2, 0.3, DIMENSION)
 BEST = np.full(DIMENSION, 0.5 / math.sqrt(DIMENSION))
-#: A bound on gradients within distance 0.7 of the minimiser; the start is at distance 0.5.
+#: A bound on the norms of gradients within distance 0.7 of the minimiser. The start is at distance 0.5.
 LIPSCHITZ = 0.8
 SIZES = (1024, 2048, 4096)
 ALGORITHMS = ("dp_svrg", "dp_gd")
@@ -46,7 +45,7 @@ Row = dict[str, Cell]
 
 @dataclass(frozen=True)
 class Data:
-    """Records and their labels: x . w* plus an error of +-0.1 that no feature explains."""
+    """Records and their labels, which are x . w* plus an error of +-0.1 that is orthogonal to all features."""
 
     features: Vector
     labels: Vector
@@ -141,8 +140,8 @@ def _under(rows: Sequence[Row]) -> list[str]:
     start = _excess(np.zeros(DIMENSION))
     vacuous = sum(_number(row["bound"]) >= start for row in rows)
     return [
-        f"The measured excess risk is under its bound in {under} of {len(rows)} rows; its share of it is {spans}. In "
-        f"{vacuous} rows the bound is above the {start:.2g} of the start itself.",
+        f"The measured excess risk is under its bound in {under} of {len(rows)} rows. Divided by the bound, it is "
+        f"{spans}. In {vacuous} rows the bound is above {start:.2g}, the excess risk at the start.",
     ]
 
 
@@ -151,9 +150,9 @@ def _beside(rows: Sequence[Row]) -> list[str]:
     risk = [_number(one["excess risk"]) / _number(other["excess risk"]) for one, other in pairs]
     work = [_number(one["gradients"]) / _number(other["gradients"]) for one, other in pairs]
     return [
-        f"At the same privacy DP-SVRG's excess risk is {min(risk):.2g} to {max(risk):.2g} times DP-GD's, for "
-        f"{min(work):.2g} to {max(work):.2g} times as many gradients: the theorem takes some 96 times the "
-        "condition number of inner steps in an epoch, each with noise of its own.",
+        f"At the same privacy, the excess risk of DP-SVRG is {min(risk):.2g} to {max(risk):.2g} times that of DP-GD, "
+        f"with {min(work):.2g} to {max(work):.2g} times as many gradients. In each epoch the theorem takes about 96 "
+        "inner steps times the condition number, each with noise of its own.",
     ]
 
 
@@ -164,7 +163,7 @@ def _slopes(rows: Sequence[Row]) -> list[str]:
         n = [_number(row["n"]) for row in some]
         measured, bound = (slope(n, [_number(row[name]) for row in some]) for name in ("excess risk", "bound"))
         found.append(f"{algorithm} n^{measured:.2f} (bound n^{bound:.2f})")
-    return [f"Over these sizes the excess risk falls as: {', '.join(found)}; both rates are n^-2 up to logarithms."]
+    return [f"Over these sizes the excess risk falls as {', '.join(found)}. Both rates are n^-2 up to logarithms."]
 
 
 def _plot(rows: Sequence[Row], sizes: Sequence[int]) -> Lines:

@@ -1,5 +1,5 @@
-"""Smoothed links and private Frank-Wolfe over the l1 ball: a hinge and its explicit bound, for several n and
-smoothings.
+"""This reproduction runs private Frank-Wolfe on smoothed links over the l1 ball. It compares the excess risk of a hinge
+with its explicit bound, for several n and smoothings.
 
 The population is a finite set of rows of random signs with labels of a sparse half-space, of which a tenth are flipped.
 The least risk in the ball is the value of a linear programme, and the excess risk of any point is exact. Records are
@@ -60,7 +60,7 @@ def population() -> Population:
     rows = generator.choice([-1.0, 1.0], size=(POPULATION, DIMENSION))
     signs = np.sign(rows[:, :3] @ np.array([1.0, -0.7, 0.5]))
     signs = np.where(generator.random(POPULATION) < 0.1, -signs, signs)
-    # In x = p - q with p, q >= 0 and slacks s >= 1 - sign <a, x>: the mean slack is the risk.
+    # The variables are p, q >= 0 with x = p - q, and slacks s >= 1 - sign <a, x>. The mean slack is the risk.
     turned = -signs[:, None] * rows
     inside = np.concatenate([np.ones(2 * DIMENSION), np.zeros(POPULATION)])
     solved = linprog(
@@ -73,8 +73,8 @@ def population() -> Population:
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the results for several n, at the smoothing and number of steps of least bound, and for several smoothings
-    at one n.
+    """Return the results for several n with the smoothing and the number of steps of least bound, and for several
+    smoothings at one n.
     """
     sizes, repeats = (SIZES[:2], 2) if quick else (SIZES, 3)
     by_size = [_row(n, 1.0, repeats) for n in sizes]
@@ -99,7 +99,7 @@ def reproduce(quick: bool) -> Reproduction:
 
 
 def _calibrated(n: int, factor: float) -> Calibration:
-    """Return the calibration at a factor times the smoothing of least bound, with the number of steps of least
+    """Return the calibration with a factor times the smoothing of least bound, and with the number of steps of least
     bound."""
     assumptions = {"lipschitz": 1.0, "link_lipschitz": 1.0, "radius": RADIUS}
     spec = Spec(n, ApproximateDpTarget(EPSILON, DELTA), dimension=DIMENSION, assumptions=assumptions)
@@ -145,24 +145,27 @@ def _under(rows: Sequence[Row]) -> list[str]:
     shares = [_number(row["excess risk"]) / _number(row["bound"]) for row in rows]
     return [
         f"The measured excess risk is under its bound in {sum(share <= 1.0 for share in shares)} of {len(rows)} "
-        f"settings, at {min(shares):.2g} to {max(shares):.2g} of it; the bound is vacuous in "
-        f"{sum(row['vacuous'] is True for row in rows)}.",
+        f"settings, and {min(shares):.2g} to {max(shares):.2g} times the bound. The bound is vacuous in "
+        f"{sum(row['vacuous'] is True for row in rows)} settings.",
     ]
 
 
 def _slopes(by_size: Sequence[Row]) -> list[str]:
     n = [_number(row["n"]) for row in by_size]
     measured, bound = (slope(n, [_number(row[name]) for row in by_size]) for name in ("excess risk", "bound"))
-    return [f"In n it falls as n^{measured:.2f}, the bound as n^{bound:.2f}; both terms of the rate have -1/2."]
+    return [
+        f"The excess risk falls as n^{measured:.2f} and the bound as n^{bound:.2f}. Both terms of the rate are n^-1/2."
+    ]
 
 
 def _of_smoothing(by_smoothing: Sequence[Row]) -> list[str]:
     best = min(by_smoothing, key=lambda row: _number(row["excess risk"]))
     [preset] = [row for factor, row in zip(FACTORS, by_smoothing, strict=True) if factor == 1.0]
     return [
-        f"Of five smoothings a factor of ten apart, {_number(best['smoothing']):.2g} has the least measured risk "
-        f"({_number(best['excess risk']):.2g}); that of least bound is {_number(preset['smoothing']):.2g} "
-        f"({_number(preset['excess risk']):.2g}).",
+        "Each of five smoothings is ten times the one before. Of these, "
+        f"{_number(best['smoothing']):.2g} has the least measured excess risk ({_number(best['excess risk']):.2g}), "
+        f"and {_number(preset['smoothing']):.2g} has the least bound (with the excess risk "
+        f"{_number(preset['excess risk']):.2g}).",
     ]
 
 

@@ -1,8 +1,9 @@
-"""Heavy-tailed linear regression without strong convexity: clipped accelerated SGD and localised clipped subgradients.
+"""This reproduction runs clipped accelerated SGD and localised clipped subgradients on heavy-tailed linear regression
+without strong convexity.
 
 The problem is least squares on rows of random signs, which are scaled so that the population's Hessian is diagonal,
-known and ill-conditioned. The errors of labels have Student's law with 5 degrees of freedom, which has four moments but
-no fifth, so there is no Lipschitz constant. The smoothness, the minimiser and the excess risk of any point are exact,
+known and ill-conditioned. The errors of labels have Student's law with 5 degrees of freedom. It has four moments but no
+fifth, so there is no Lipschitz constant. The smoothness, the minimiser and the excess risk of any point are exact,
 and the moments are bounded in closed form: grad f = a (<a, w - w*> - xi) with |a| constant and E <a, v>^4 <= 3 (beta
 |v|^2)^2. The localised algorithm needs the moments of the longest gradient over the ball, where |<a, v>| is as large as
 |a| |v|.
@@ -37,7 +38,8 @@ Row = dict[str, Cell]
 
 
 def assumptions(algorithm: str) -> dict[str, float]:
-    """Return the theorems' constants on the whole ball, whose farthest point is at distance 1.7 from the minimiser."""
+    """Return the constants that the theorems assume on the whole ball. Its farthest point has distance 1.7 from the
+    minimiser."""
     length, farthest = math.sqrt(float(SPECTRUM.sum())), DIAMETER / 2.0 + float(np.linalg.norm(OPTIMUM))
     error = ERROR_SCALE * (3.0 * FREEDOM**2 / ((FREEDOM - 2.0) * (FREEDOM - 4.0))) ** 0.25
     if algorithm == "clipped_acsa":
@@ -71,14 +73,14 @@ MODEL = PerRecordModel(DIMENSION + 1, np.zeros(DIMENSION), gradients)
 
 
 def sample(records: int, seed: int) -> Vector:
-    """Return rows (a, xi)."""
+    """Return random rows (a, xi)."""
     rng = np.random.default_rng([records, seed])
     signs = rng.integers(0, 2, size=(records, DIMENSION)) * 2.0 - 1.0
     return np.column_stack([signs * np.sqrt(SPECTRUM), ERROR_SCALE * rng.standard_t(FREEDOM, size=records)])
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Return the results of both algorithms for each n, at sizes that its work allows."""
+    """Return the results of both algorithms, each for the numbers of records n that its work allows."""
     repeats = 2 if quick else 3
     rows = [_row(name, n, repeats) for name, sizes in SIZES.items() for n in (sizes[:2] if quick else sizes)]
     return {
@@ -136,9 +138,9 @@ def _under(rows: Sequence[Row]) -> list[str]:
         measured, bound = (slope(n, [_number(row[column]) for row in some]) for column in ("excess risk", "bound"))
         vacuous = sum(row["vacuous"] is True for row in some)
         found.append(
-            f"{name}: measured under its bound in {sum(share <= 1.0 for share in shares)} of {len(some)} rows, at "
-            f"{min(shares):.2g} to {max(shares):.2g} of it; the bound is vacuous in {vacuous} of them. The measured "
-            f"risk goes as n^{measured:.2f}, the bound as n^{bound:.2f}."
+            f"{name}: the measured excess risk is under its bound in {sum(share <= 1.0 for share in shares)} of "
+            f"{len(some)} rows, and {min(shares):.2g} to {max(shares):.2g} times the bound. The bound is vacuous in "
+            f"{vacuous} of the rows. The measured risk varies as n^{measured:.2f}, and the bound as n^{bound:.2f}."
         )
     return found
 
@@ -150,13 +152,14 @@ def _trained(rows: Sequence[Row]) -> list[str]:
         f"gradients ({name})"
         for name, row in last.items()
     )
-    found = [f"Of the start's excess risk of {start:.3g} there is left: {left}."]
+    found = [f"The excess risk at the start is {start:.3g}. After training, these shares of it are left: {left}."]
     localized = _of(rows, "localized_clipped_subgradient")
     worse = sum(_number(row["excess risk"]) > start for row in localized)
     if worse:
         found.append(
-            f"In {worse} of {len(localized)} of its rows the localised algorithm ends above the start: its work grows "
-            "as n^2, and at the sizes that leaves, its noise does more than its training."
+            f"In {worse} of its {len(localized)} rows, the localised algorithm ends with more excess risk than at the "
+            "start. Its work grows as n^2, so only small n are run, and there its noise has more effect than its "
+            "training."
         )
     return found
 

@@ -1,4 +1,5 @@
-"""Noisy Frank-Wolfe in an l_1.5 ball: the paper's sums, prefix trees and trees of batches are compared for several n.
+"""This reproduction runs noisy Frank-Wolfe in an l_1.5 ball for several n, and compares the paper's sums with prefix
+trees and trees of batches.
 
 The problem is least squares, f = (<a, x> - y)^2 / 2 with y = <a, x*>, on rows of random signs that are scaled to l_3
 norm 1, in the l_1.5 ball of radius 1. There L_0 = 2 and L_1 = 1 hold exactly, nothing is clipped, and the excess
@@ -63,7 +64,8 @@ def _best_point() -> Vector:
 
 
 def _excess(point: Vector) -> float:
-    """Return the population risk less the least: the rows' second moment is d^(-2/3) times the identity."""
+    """Return the excess population risk, which is exact, since the rows' second moment is d^(-2/3) times the
+    identity."""
     return 0.5 * float(np.sum((point - _best_point()) ** 2)) / math.pow(DIMENSION, 2.0 / 3.0)
 
 
@@ -105,8 +107,8 @@ def _under(rows: Sequence[Row]) -> list[str]:
     shares = [_number(row["excess risk"]) / _number(row["bound"]) for row in rows]
     under = sum(share <= 1.0 for share in shares)
     return [
-        f"The measured excess risk is under its bound in {under} of {len(rows)} settings, at {min(shares):.2g} to "
-        f"{max(shares):.2g} of it: the constants are those of a worst case.",
+        f"The measured excess risk is under its bound in {under} of {len(rows)} settings, and {min(shares):.2g} to "
+        f"{max(shares):.2g} times the bound, whose constants are those of a worst case.",
     ]
 
 
@@ -117,10 +119,10 @@ def _order(rows: Sequence[Row]) -> list[str]:
     best = min(VARIANTS, key=lambda variant: _number(last[variant]["excess risk"]))
     least = min(VARIANTS, key=lambda variant: _number(last[variant]["bound"]))
     return [
-        f"At n = {last['naive']['n']} the shares of the start's excess risk that are left are: {risks}. The bounds "
-        f"are: {bounds}. Measured, {WORDS[best]} are best; by the bounds, {WORDS[least]}.",
-        f"In {sum(_number(row['of the start']) > 1.0 for row in rows)} of {len(rows)} settings more than the start's "
-        "is left: with so few records the noise does more than the training.",
+        f"At n = {last['naive']['n']}, these shares of the start's excess risk are left: {risks}. The bounds are: "
+        f"{bounds}. By the measured risk, the best are {WORDS[best]}. By the bounds, the best are {WORDS[least]}.",
+        f"In {sum(_number(row['of the start']) > 1.0 for row in rows)} of {len(rows)} settings, the excess risk "
+        "is larger than at the start. With so few records, the noise has more effect than the training.",
     ]
 
 
@@ -131,7 +133,7 @@ def _slopes(rows: Sequence[Row]) -> list[str]:
         n = [_number(row["n"]) for row in some]
         measured, bound = (slope(n, [_number(row[name]) for row in some]) for name in ("excess risk", "bound"))
         found.append(f"{WORDS[variant]} n^{measured:.2f} (bound n^{bound:.2f})")
-    return [f"Over these sizes the excess risk falls as: {', '.join(found)}."]
+    return [f"Over these sizes the excess risk falls as {', '.join(found)}."]
 
 
 def _plot(rows: Sequence[Row], sizes: Sequence[int]) -> Lines:

@@ -1,5 +1,5 @@
 """This module writes docs/algorithms/reproductions.md and its plots, from the committed figures alone. A test compares
-them."""
+the page with the figures."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ def page(figures: Figures) -> str:
             "<!-- made by `make bench-papers` from benchmarks/results/papers.json; edit nothing here -->",
             "# The theorems, run",
             "",
-            "Each theorem's own setting, trained for real: the measured risk under its explicit bound, and the slope",
-            "in the number of records and in epsilon where the theorem is a rate. Data are made up for the purpose, or",
-            "public, so the constants of each problem are known and seeds are fixed. `make bench-papers` runs it all",
-            f"anew; the scripts are in `benchmarks/papers/`. In all: {_duration(figures)}.",
+            "Each theorem is run in its own setting. A section compares the measured risk with the explicit bound, "
+            "and, if",
+            "the theorem states a rate, the slopes in the number of records and in epsilon. The data are synthetic or",
+            "public, so that the constants of each problem are known, and seeds are fixed. `make bench-papers` runs "
+            "all",
+            f"of them again, in {_duration(figures)}. The scripts are in `benchmarks/papers/`.",
             "",
             *(line for name, found in figures["reproductions"].items() for line in _section(name, found)),
         ]
@@ -74,7 +76,7 @@ def _section(name: str, found: Figures) -> Iterator[str]:
     for sentence in found["sentences"]:
         yield f"- {sentence}"
     yield ""
-    yield f"Given: {', '.join(f'{key} {_cell(value)}' for key, value in found['inputs'].items())}."
+    yield f"Inputs: {', '.join(f'{key} {_cell(value)}' for key, value in found['inputs'].items())}."
     yield ""
     for number, plot in enumerate(found.get("plots", ()), start=1):
         yield f"![{plot['title']}](plots/{plot_path(name, number).name})"

@@ -1,4 +1,4 @@
-"""This module records the points of a run, through loss functions of ours: a run itself releases only one point."""
+"""This module records the points of a run by means of the loss function, since a run releases only one point."""
 
 from __future__ import annotations
 

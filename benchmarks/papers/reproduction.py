@@ -14,7 +14,7 @@ Cell = float | int | str | bool | None
 
 
 class Lines(TypedDict):
-    """Several curves over the same points; a value is None where a curve has no point."""
+    """Several curves over the same values of x. A value of a curve is None if it has no point there."""
 
     kind: Literal["lines"]
     title: str
@@ -46,8 +46,8 @@ class Reproduction(TypedDict):
 
     Attributes:
         inputs: The fixed inputs: sizes, target, constants of the problem.
-        rows: A table, one mapping from column to cell for each row, all with the same columns.
-        sentences: The findings, bad ones included. Each sentence is true of the rows.
+        rows: The rows of a table. Each is a mapping from column to cell, and all have the same columns.
+        sentences: The findings, including bad ones. Each sentence follows from the rows.
         plots: The plots to draw.
     """
 
@@ -58,13 +58,13 @@ class Reproduction(TypedDict):
 
 
 class Module(Protocol):
-    """The interface of a module of this folder."""
+    """The interface of a module with a reproduction."""
 
     NAME: str
     TITLE: str
 
     def reproduce(self, quick: bool) -> Mapping[str, Any]:
-        """Train and measure. With ``quick``, which is for work on the reproduction itself, the figures are not
+        """Train and measure, and return a `Reproduction`. With ``quick`` it measures less, and the figures are not
         committed."""
         ...
 

@@ -1,4 +1,4 @@
-"""This module draws curves and heat maps as SVG. Equal figures give equal bytes."""
+"""This module draws curves and heat maps as SVG. The same figures always give the same bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 40, 56
 #: Okabe and Ito's colours, which people with colour vision deficiency can tell apart.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
-#: The colours from low to high. One end is light and the other dark, so that they can be read in print.
+#: The colours of a heat map from low to high values. They go from light to dark, so that they can be told apart in
+#: black-and-white print.
 _HEAT = ((253, 231, 37), (94, 201, 98), (33, 145, 140), (59, 82, 139), (68, 1, 84))
 
 
@@ -99,7 +100,7 @@ def _lines(plot: Lines) -> Iterator[str]:
 
 
 def _legend_width(plot: Lines) -> int:
-    """Return the width for the longest name beside the plot, at seven units for each letter."""
+    """Return the width of the legend beside the plot, at seven units for each letter of its longest name."""
     return 30 + 7 * max(len(name) for name in plot["series"])
 
 

@@ -1,4 +1,5 @@
-"""Tree Frank-Wolfe over the l1 ball: population risk under its explicit bound, its slopes, and the number of trees.
+"""This reproduction runs tree Frank-Wolfe over the l1 ball. It compares the population risk with its explicit bound,
+and measures slopes and the effect of the number of trees.
 
 The problem is least squares, f = (<a, x> - y)^2 / 2 with y = <a, x*>, on rows of random signs, in the l1 ball of
 radius 1. There L_0 = 2 and L_1 = 1 hold exactly, nothing is clipped, and the excess population risk is exactly |x -
@@ -31,7 +32,7 @@ DIMENSION, SIZE, EPSILON = 50, 50_000, 1.0
 SIZES = (10_000, 20_000, 50_000, 100_000, 200_000)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 DIMENSIONS = (10, 30, 100, 200)
-#: The sizes for which only the bound is computed and no rows are drawn.
+#: The numbers of records for which only the bound is computed. No rows are drawn for them.
 LARGE_SIZES = tuple(10**k for k in range(4, 10))
 
 Vector = npt.NDArray[np.float64]
@@ -100,7 +101,7 @@ def _best_point(dimension: int) -> Vector:
 
 
 def _excess(point: Vector) -> float:
-    """Return the population risk less the least: the rows' second moment is the identity."""
+    """Return the excess population risk, which is exact, since the rows' second moment is the identity."""
     return 0.5 * float(np.sum((point - _best_point(point.size)) ** 2))
 
 
@@ -155,9 +156,9 @@ def _under(rows: Sequence[Row]) -> list[str]:
     start = _excess(np.zeros(DIMENSION))
     vacuous = sum(_number(row["bound"]) >= start for row in rows)
     return [
-        f"The measured excess risk is {'under' if under else 'NOT always under'} its bound in {len(rows)} settings, at "
-        f"{min(shares):.2g} to {max(shares):.2g} of it. In {vacuous} of them the bound is above the {start:.2g} of "
-        "the start itself: its constants are those of a worst case.",
+        f"The measured excess risk is {'under' if under else 'NOT always under'} its bound in {len(rows)} settings, "
+        f"and {min(shares):.2g} to {max(shares):.2g} times the bound. In {vacuous} settings the bound is above "
+        f"{start:.2g}, the excess risk at the start, since its constants are those of a worst case.",
     ]
 
 
@@ -170,11 +171,12 @@ def _slopes(by_size: Sequence[Row], by_epsilon: Sequence[Row], by_dimension: Seq
     growth = _number(last["excess risk"]) / _number(first["excess risk"])
     logs = math.log(2 * _number(last["d"])) / math.log(2 * _number(first["d"]))
     return [
-        f"Measured over these sizes it falls as n^{n:.2f} and as epsilon^{epsilon:.2f}; the rate's private term has "
-        "exponents -2/3 in both, its statistical term -1/2 in n and 0 in epsilon. So few trees make so few steps that "
-        "their number, which jumps, counts as much.",
-        f"With three trees it grows {growth:.2g} times from d = {first['d']} to {last['d']}, where ln(2d) grows "
-        f"{logs:.2g} times and the root of d {math.sqrt(_number(last['d']) / _number(first['d'])):.2g} times.",
+        f"Over these sizes, the excess risk falls as n^{n:.2f} and as epsilon^{epsilon:.2f}. The private term of the "
+        "rate has the exponent -2/3 in both, and its statistical term -1/2 in n and 0 in epsilon. With so few trees "
+        "there are few steps, and jumps in the number of steps have as much effect.",
+        f"With three trees, the excess risk grows {growth:.2g} times from d = {first['d']} to {last['d']}, where "
+        f"ln(2d) grows {logs:.2g} times and the root of d {math.sqrt(_number(last['d']) / _number(first['d'])):.2g} "
+        "times.",
     ]
 
 
@@ -182,9 +184,9 @@ def _of_trees(by_trees: Sequence[Row]) -> list[str]:
     measured = min(by_trees, key=lambda row: _number(row["excess risk"]))
     bounded = min(by_trees, key=lambda row: _number(row["bound"]))
     return [
-        f"At n = {SIZE} the bound is least with {bounded['trees T']} trees, the measured risk with "
-        f"{measured['trees T']} ({_number(measured['excess risk']):.3g}, against "
-        f"{_number(bounded['excess risk']):.3g} with the bound's choice).",
+        f"At n = {SIZE} the bound is least with {bounded['trees T']} trees. The measured excess risk is least with "
+        f"{measured['trees T']} trees ({_number(measured['excess risk']):.3g}, against "
+        f"{_number(bounded['excess risk']):.3g} with the number of trees of least bound).",
     ]
 
 
@@ -193,8 +195,9 @@ def _of_bound(bounds: Sequence[float], orders: Sequence[float]) -> list[str]:
     rate = slope(LARGE_SIZES[-3:], orders[-3:])
     ratios = [bound / order for bound, order in zip(bounds, orders, strict=True)]
     return [
-        f"The bound at the best number of trees falls as n^{late:.2f} from n = {LARGE_SIZES[-3]} on (the rate as "
-        f"n^{rate:.2f}), and is {min(ratios):.2g} to {max(ratios):.2g} times the rate with constant 1 over all sizes.",
+        f"The bound at the best number of trees falls as n^{late:.2f} from n = {LARGE_SIZES[-3]} on, and the rate as "
+        f"n^{rate:.2f}. Over all sizes, the bound is {min(ratios):.2g} to {max(ratios):.2g} times the rate with "
+        "constant 1.",
     ]
 
 

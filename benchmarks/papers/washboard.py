@@ -31,8 +31,8 @@ class Washboard:
 
     @classmethod
     def of(cls, num_records: int, dimension: int, deviation: float) -> Washboard:
-        """Return n records whose largest deviation is ``deviation``: the tilts b_i are the ends of random diameters of
-        a sphere."""
+        """Return the problem of n records whose gradients deviate from the mean by at most ``deviation``. The tilts b_i
+        are pairs of opposite random points on a sphere."""
         directions = np.random.default_rng(num_records).normal(size=(num_records // 2, dimension))
         half = deviation * directions / np.linalg.norm(directions, axis=1, keepdims=True)
         return cls(np.concatenate([half, -half]))
@@ -42,7 +42,7 @@ class Washboard:
         return int(self.tilts.shape[1])
 
     def constants(self) -> dict[str, float]:
-        """Return the theorem's assumptions, for a run that starts at 0."""
+        """Return the constants that the theorem assumes, for a run that starts at 0."""
         line = np.linspace(-_SHIFT, _SHIFT, 400_001)
         gap = float(self._height(np.array(-_SHIFT)) - self._height(line).min())
         return {

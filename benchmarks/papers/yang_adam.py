@@ -1,8 +1,9 @@
-"""This reproduction compares DP-Adam and DP-NAdam with DP-SGD and DP-NSGD: accuracy at several step sizes, at the same
-privacy.
+"""This reproduction compares the accuracies of DP-Adam and DP-NAdam with those of DP-SGD and DP-NSGD, at several step
+sizes and the same privacy.
 
-Yang, Zhang, Chen & Liu 2022 compare the four by experiments; no theorem covers the two with moments. The data, model
-and privacy are those of `yang_digits`; each algorithm has the clip threshold or regulariser that was good there.
+Yang, Zhang, Chen & Liu 2022 compare the four algorithms by experiments, and no theorem covers the two with moments. The
+data, model and privacy are those of `yang_digits`. Each algorithm has the clip threshold or regulariser that had good
+accuracy there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BOUNDS: Mapping[str, GradientBound] = {
 #: The step sizes of the algorithms without moments and of those with moments, whose steps are about as long as the step
 #: size.
 STEP_SIZES = {False: tuple(4.0**k for k in range(-2, 3)), True: tuple(4.0**-k for k in range(5, 0, -1))}
-#: An accuracy this close to the best of an algorithm counts as good.
+#: An accuracy counts as good if it is at most this far below the best of the algorithm.
 NEAR = 0.03
 
 Row = dict[str, Cell]
@@ -72,7 +73,7 @@ def _accuracy(row: Row) -> float:
 def _best(rows: Sequence[Row]) -> str:
     best = {algorithm: max(_of(rows, algorithm), key=_accuracy) for algorithm in BOUNDS}
     words = ", ".join(f"{name} {_accuracy(row):.3f} (step size {row['step size']:g})" for name, row in best.items())
-    return f"Best accuracy over the step sizes: {words}."
+    return f"The best accuracies over the step sizes are: {words}."
 
 
 def _range(rows: Sequence[Row]) -> str:
@@ -82,7 +83,10 @@ def _range(rows: Sequence[Row]) -> str:
         good[algorithm] = sum(value >= max(some) - NEAR for value in some)
     words = ", ".join(f"{name} {count}" for name, count in good.items())
     places = len(STEP_SIZES[False])
-    return f"Of {places} step sizes a factor of four apart, within {NEAR:g} of an algorithm's own best are: {words}."
+    return (
+        f"Of {places} step sizes, each four times the last, so many are within {NEAR:g} of the algorithm's best: "
+        f"{words}."
+    )
 
 
 def _plot(rows: Sequence[Row]) -> Lines:

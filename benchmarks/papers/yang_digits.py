@@ -1,5 +1,5 @@
-"""This reproduction is a small version of the experiment of Yang, Zhang, Chen & Liu 2022: accuracy for several step
-sizes and thresholds or regularisers.
+"""This reproduction is a small version of the experiment of Yang, Zhang, Chen & Liu 2022. It measures accuracies for
+several step sizes and clip thresholds or regularisers.
 
 The paper trains a ResNet on CIFAR-10 and finds that DP-NSGD's accuracy hardly depends on the regulariser r, while
 DP-SGD's accuracy depends on step size and clip threshold c jointly. Here a perceptron with one hidden layer is trained
@@ -35,7 +35,7 @@ BATCH = 256
 HELD_OUT = 360
 THRESHOLDS = tuple(10.0 ** (k / 2) for k in range(-4, 3))
 REGULARIZERS = (1e-4, 1e-3, 1e-2, 0.1, 10**-0.5, 1.0, 10**0.5, 10.0)
-#: Accuracy this close to the best of a grid counts as good.
+#: An accuracy counts as good if it is at most this far below the best of its grid.
 NEAR = 0.03
 
 Vector = npt.NDArray[np.float64]
@@ -76,14 +76,14 @@ class Grid:
 
     @property
     def exponent(self) -> float:
-        """The exponent of the best step size as a power of the threshold or regulariser, without those whose best step
-        size is at the grid's edge."""
+        """The exponent of the best step size as a power of the threshold or regulariser. Values whose best step size is
+        at the edge of the grid are left out."""
         rows = self.values.argmax(axis=0)
         inside = [i for i, row in enumerate(rows) if 0 < row < len(self.step_sizes) - 1]
         return slope([self.bounds[i] for i in inside], [self.step_sizes[int(rows[i])] for i in inside])
 
     def loss(self, away: int) -> float:
-        """Return how much accuracy is lost at a neighbour of the best step size."""
+        """Return the loss of accuracy at the step size that is ``away`` places from the best one."""
         j, i = self._best_at
         return self.best - float(self.values[min(max(j + away, 0), len(self.step_sizes) - 1), i])
 
@@ -188,14 +188,14 @@ def _grid(
 def _sentences(sgd: Grid, nsgd: Grid) -> list[str]:
     apart = abs(sgd.best - nsgd.best)
     return [
-        f"Best accuracy {sgd.best:.3f} with clipping (c = {sgd.best_bound:.3g}, eta = {sgd.best_step:g}) and "
-        f"{nsgd.best:.3f} with normalisation (r = {nsgd.best_bound:.3g}, eta = {nsgd.best_step:g}): "
-        + ("where both are tuned they are alike." if apart < NEAR else "they differ even where both are tuned."),
+        f"The best accuracy is {sgd.best:.3f} with clipping (c = {sgd.best_bound:.3g}, eta = {sgd.best_step:g}) and "
+        f"{nsgd.best:.3f} with normalisation (r = {nsgd.best_bound:.3g}, eta = {nsgd.best_step:g}). "
+        + ("If both are tuned, they are alike." if apart < NEAR else "They differ even if both are tuned."),
         f"At its best step size DP-NSGD stays within {NEAR:g} of its best accuracy for r from {nsgd.good[0]:.3g} to "
-        f"{nsgd.good[-1]:.3g}, {len(nsgd.good)} of {len(nsgd.bounds)} regularisers; DP-SGD for c from "
-        f"{sgd.good[0]:.3g} to {sgd.good[-1]:.3g}, {len(sgd.good)} of {len(sgd.bounds)} clip thresholds.",
-        f"The best step size of DP-SGD moves with the threshold as c^{sgd.exponent:.2f} (a ridge: eta and c have to be "
-        f"tuned together), that of DP-NSGD as r^{nsgd.exponent:.2f}, both where it is inside the grid.",
-        "Neither is free of tuning: at a step size four times too small or too large DP-NSGD falls by "
-        f"{nsgd.loss(-1):.3f} or {nsgd.loss(1):.3f}, DP-SGD by {sgd.loss(-1):.3f} or {sgd.loss(1):.3f}.",
+        f"{nsgd.good[-1]:.3g}, which are {len(nsgd.good)} of {len(nsgd.bounds)} regularisers. DP-SGD does for c from "
+        f"{sgd.good[0]:.3g} to {sgd.good[-1]:.3g}, which are {len(sgd.good)} of {len(sgd.bounds)} clip thresholds.",
+        f"The best step size of DP-SGD varies with the threshold as c^{sgd.exponent:.2f}, so eta and c have to be "
+        f"tuned together. That of DP-NSGD varies as r^{nsgd.exponent:.2f}. Only best step sizes inside the grid count.",
+        "Both need tuning. If the step size is four times too small or too large, the accuracy of DP-NSGD falls by "
+        f"{nsgd.loss(-1):.3f} or {nsgd.loss(1):.3f}, and that of DP-SGD by {sgd.loss(-1):.3f} or {sgd.loss(1):.3f}.",
     ]

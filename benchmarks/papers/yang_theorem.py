@@ -26,7 +26,7 @@ from trainer.run import run
 DELTA = 1e-5
 DIMENSION = 50
 DEVIATION = 0.2
-#: The number of records where epsilon varies, and the epsilon where the number of records varies.
+#: The number of records in the runs over epsilon, and the epsilon in the runs over the number of records.
 MIDDLE, EPSILON = 1600, 4.0
 
 
@@ -37,7 +37,7 @@ def steps_at(num_records: int, epsilon: float) -> int:
 
 
 def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: float, runs: int) -> dict[str, Any]:
-    """Return one row: the smallest gradient norm, as a mean over runs, beside its bound."""
+    """Return one row of the table: the smallest gradient norm, as a mean over runs, beside its bound."""
     problem = Washboard.of(num_records, DIMENSION, DEVIATION)
     spec = Spec(
         dataset_size=num_records,
@@ -75,7 +75,7 @@ def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: flo
 
 
 def reproduce(algorithm: str, bound: GradientBound, floor: float, quick: bool) -> Reproduction:
-    """Return the results of the theorem for several n and for several epsilon; ``floor`` is the part of the bound that
+    """Return the results of the theorem for several n and for several epsilon. ``floor`` is the part of the bound that
     no budget removes.
     """
     runs = 2 if quick else 6
@@ -117,14 +117,14 @@ def _sentences(
     less = f", less its floor of {floor:.3g}," if floor else ""
     return [
         f"The smallest gradient norm on the path is below the derived bound in {below} of {len(rows)} rows, by a "
-        f"factor of {min(ratios):.0f} to {max(ratios):.0f}: the bound is explicit, not tight.",
-        f"With T in proportion to (n epsilon)^2 the bound{less} falls with slope {in_n[1]:.2f} in n and "
-        f"{in_epsilon[1]:.2f} in epsilon, the measured norm with {in_n[0]:.2f} and {in_epsilon[0]:.2f}. The rate "
-        "(d ln(1/delta) / (n epsilon)^2)^(1/4) is a slope of -1/2; the bound is steeper here because its linear term, "
-        "E_T, still counts beside the root of it.",
+        f"factor of {min(ratios):.0f} to {max(ratios):.0f}. The bound is explicit, but not tight.",
+        f"With T in proportion to (n epsilon)^2, the bound{less} falls with slope {in_n[1]:.2f} in n and "
+        f"{in_epsilon[1]:.2f} in epsilon, and the measured norm with {in_n[0]:.2f} and {in_epsilon[0]:.2f}. The rate "
+        "(d ln(1/delta) / (n epsilon)^2)^(1/4) has the slope -1/2. The bound is steeper here because its linear term "
+        "E_T is not yet small beside the root of E_T.",
         "The literal calibration, Lemma 3.1 with explicit constants, is judged "
         f"{' and '.join(f'{verdict} in {count}' for verdict, count in sorted(verdicts.items()))} of {len(rows)} rows"
-        + ("; it is unsound where its own conditions fail." if "unsound" in verdicts else "."),
+        + (". It is unsound where its own conditions fail." if "unsound" in verdicts else "."),
     ]
 
 

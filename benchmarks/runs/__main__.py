@@ -1,6 +1,8 @@
-"""`python -m benchmarks.runs`: measure what a run costs beside its training, and write benchmarks/results/runs.json.
+"""`python -m benchmarks.runs`: measure the time that a run takes beside its training, and write
+benchmarks/results/runs.json.
 
-``--quick`` asks less, for work on the benchmark itself; it writes elsewhere, not to docs/measured.md.
+``--quick`` measures less, for people who work on the benchmark itself. Its figures are written elsewhere and are not
+shown in docs/measured.md.
 """
 
 from __future__ import annotations

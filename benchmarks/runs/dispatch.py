@@ -1,8 +1,9 @@
-"""This module measures the cost of a run beside the training itself: queue, wake, claim, charge, checkpoint, model.
+"""This module measures the time that a run takes beside its training: queueing, waking and claiming, the charge, the
+checkpoint, and the model.
 
-A server with one worker of its own is asked for one short, charged run after the other. The cost is the time from the
-answer of the request to the end of the run, less the time of the same training in this process. The time of the answer,
-which calibrates, reserves and queues, is reported beside it.
+A server with one worker of its own gets one request for a short, charged run after the other. The measured overhead is
+the time from the answer to the end of the run, less the time of the same training in this process. The time until the
+answer, in which the service calibrates, reserves and queues, is reported separately.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _one(context: Context, server: Server, request: Mapping[str, Any]) -> _One:
 
 
 def _post(server: Server, path: str, body: Mapping[str, Any], status: int) -> str:
-    # The request has a connection of its own, since a kept one may have been closed during its run.
+    # Each request has a new connection, since the server may close an idle one while a run goes on.
     with client(server) as http:
         return str(http.post(path, body, status)["id"])
 

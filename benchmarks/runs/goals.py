@@ -9,7 +9,7 @@ DISPATCH_MS = 50.0
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each goal, from the sections of the results."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each goal, from the sections of the results."""
     return [_dispatch(figures["dispatch"])]
 
 

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.runs.memory`: compare the memory of a run on many private rows with the memory that is stated
-before the run.
+"""`python -m benchmarks.runs.memory`: compare the memory of a run on many private rows with the memory that the service
+states before the run.
 
-Writes benchmarks/results/memory.json; ``--quick`` takes a hundredth of the rows, and writes elsewhere. For each size a
-new server with one worker takes an upload of pixels, and carries out a run of few steps that names data, model and
-target. The kernel counts the peak of each process of the server (Linux).
+The command writes benchmarks/results/memory.json. ``--quick`` takes a hundredth of the rows, and writes elsewhere. For
+each size, a new server with one worker takes an upload of pixels. It then carries out a run of few steps, whose request
+names only data, model and target. The Linux kernel records the peak memory of each process of the server.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from benchmarks.http.uploads import CLASSES, metadata_of, send
 from benchmarks.http_servers import Server, client, migrated, service
 from benchmarks.runs.work import BUDGET
 
-#: Rows, features and capacity; where no capacity is given, it is the default.
+#: The sizes of the data sets: rows, features and capacity. Without a capacity, the service chooses its default.
 SIZES: tuple[Mapping[str, int], ...] = (
     {"rows": 10**6, "features": 100},
-    # There are as many slots as rows: with the default, which is an eighth more, the run would take 10.6 GB.
+    # The capacity is the number of rows. With the default, which is an eighth larger, the run would take 10.6 GB.
     {"rows": 5 * 10**5, "features": 784, "capacity": 5 * 10**5},
 )
-#: A few steps are enough, since later steps take no more memory than the first.
+#: The number of steps. A few are enough, since later steps take no more memory than the first ones.
 STEPS = 3
 #: The memory that docs/concepts/datasets.md states for the program, its batches and the model.
 ALLOWANCE = 500_000_000
@@ -38,7 +38,8 @@ DISTRIBUTIONS = ("numpy", "scipy", "sqlalchemy", "fastapi")
 
 
 def measure(folder: Path, size: Mapping[str, int]) -> dict[str, Any]:
-    """Return the stated memory of a run's rows, and the largest memory of the server's processes."""
+    """Return the memory that the service states for the rows of a run, and the peak memory of the server's
+    processes."""
     rows, features = size["rows"], size["features"]
     file = folder / "images.npz"
     draw = np.random.default_rng(0)
@@ -76,7 +77,7 @@ def measure(folder: Path, size: Mapping[str, int]) -> dict[str, Any]:
 
 
 def peaks(process_id: int) -> list[tuple[str, int]]:
-    """Return the command of each process of a server, and the process's peak memory in bytes."""
+    """Return the command and the peak memory in bytes of each process of a server."""
     return [(command, peak) for command, peak in _peaks(process_id) if peak]
 
 
@@ -102,7 +103,7 @@ def _carried_out(server: Server, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each size."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each size."""
     return [
         {
             "what": f"largest memory of a worker that trains on {each['rows']} x {each['features']} rows",

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.runs.minutes`: compare the time that the default number of steps takes with the estimate.
+"""`python -m benchmarks.runs.minutes`: compare the time of the default number of steps with its estimate.
 
-Writes benchmarks/results/minutes.json; ``--quick`` times fewer steps, and writes elsewhere. If a request gives no
-number of steps, a run has at most as many as take a minute of one core by the estimate of `calibrators.work`. Each case
-carries out some of them on random rows, and measures the CPU time of a step.
+The command writes benchmarks/results/minutes.json. ``--quick`` times fewer steps, and writes elsewhere. If a request
+gives no number of steps, the default is at most the number that takes a minute of one core by the estimate of
+`calibrators.work`. Each case carries out some of these steps on random rows, and measures the CPU time of a step.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from trainer.run import RunCancelled, run
 from trainer.scaling import NumberColumn
 
 CLASSES = 10
-#: Rows and features. Fewer rows take seconds, whatever is estimated.
+#: The numbers of rows and features. Runs on fewer rows take only seconds.
 SHAPES = ((10_000, 100), (60_000, 784), (1_000_000, 100))
-#: The cases: large batches with two updates, one record in each step, mirror descent, and steps that each select a
-#: vertex of a polytope.
+#: The algorithms: two with large batches, one with a single record in each step, mirror descent, and Frank-Wolfe, whose
+#: steps each select a vertex of a polytope.
 ALGORITHMS = ("dp_adam", "dp_sgd", "dp_sgd_output", "noisy_mirror_descent", "dp_fw")
-#: A default may take at most this times the estimate. A default that is quicker than estimated harms nobody.
+#: The goal: a default takes at most this many times its estimate. It may take less time than estimated.
 GOAL = 3.0
 SECONDS, QUICK_SECONDS = 8.0, 0.5
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen")
 
 
 def calibrated(algorithm: str, model: LinearModel, rows: int, features: int) -> Calibration:
-    """Return the calibration of a request that gives only the algorithm, the data, the model and the target."""
+    """Return the calibration if a request gives only the algorithm, the data, the model and the target."""
     spec = Spec(rows, ApproximateDpTarget(3.0, 1e-6), dimension=model.num_parameters, judge_published=False)
     derivation = Derivation(model, (NumberColumn(0.0, 1.0),) * features, None, None)
     return Draft(algorithm, spec, None, Objective(derivation, is_convex=True)).calibrate()
 
 
 def measure(algorithm: str, rows: int, features: int, seconds: float) -> dict[str, Any]:
-    """Return the estimated minutes of the default, and the minutes of CPU time that its steps take."""
+    """Return the estimated minutes of the default number of steps, and the minutes of CPU time that the steps take."""
     model = softmax_regression(features, CLASSES)
     found = calibrated(algorithm, model, rows, features)
     draw = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def measure(algorithm: str, rows: int, features: int, seconds: float) -> dict[st
 
     def on_progress(steps: int, _all: int) -> None:
         nonlocal begun, done
-        # The first step prepares what the others use.
+        # The first step also prepares data for the others, so the clock starts after it.
         begun, done = (time.process_time(), 0) if steps <= 1 else (begun, steps - 1)
 
     def is_enough() -> bool:
@@ -78,7 +78,7 @@ def measure(algorithm: str, rows: int, features: int, seconds: float) -> dict[st
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for the estimate."""
+    """Return a mapping with "what", "goal", "measured" and "met" for the estimate."""
     ratios = [each["ratio"] for each in figures["cases"]]
     return [
         {
@@ -121,7 +121,7 @@ def main() -> None:
     """Measure, write the figures, and print which goals are met."""
     output, is_quick = report.asked("minutes", __doc__)
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        raise SystemExit("set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1: the estimate is of one core")
+        raise SystemExit("set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1, since the estimate is for one core")
     started = time.perf_counter()
     command = "python -m benchmarks.runs.minutes"
     figures = report.header("minutes", command, is_quick, DISTRIBUTIONS, ["calibrators", "trainer"])

@@ -1,15 +1,16 @@
-"""`python -m benchmarks.runs.on_dask`: compare the same short runs on Dask clusters of one worker and of two.
+"""`python -m benchmarks.runs.on_dask`: compare the times of the same short runs on Dask clusters of one and of two
+workers.
 
-Writes benchmarks/results/sharing.json; ``--quick`` measures less, and writes elsewhere.
+The command writes benchmarks/results/sharing.json. ``--quick`` measures less, and writes elsewhere.
 
-The runs wait in the queue; then a worker process with more slots than there are cluster workers sends their steps. The
-time is from the first claim to the end of the last run, including all that the service does for each run: claim,
-charge, checkpoint, model, end. Each cluster worker has one thread, and so have its matrix products; it is pinned to a
-core of its own from its start.
+All runs wait in the queue until a worker process of the service starts and sends their steps to the cluster. This
+process has more slots than there are cluster workers. The measured time runs from the first claim to the end of the
+last run. It includes all that the service does for each run: claim, charge, checkpoint, model and end. Each cluster
+worker has one thread, also for matrix products, and is pinned to a core of its own from its start.
 
-On two cores the service and the scheduler share the cores of the cluster's workers, unlike on separate machines. A run
-of a second is about the shortest that anybody trains, and long enough to show the workers' part. The workers' CPU
-times, which do not depend on other load, show how the work was divided.
+On a machine with two cores, the service and the scheduler share the cores of the cluster's workers, unlike on separate
+machines. Each run takes about a second, which is about the shortest training in practice, and long enough to show the
+share of the workers. Their CPU times hardly depend on other load, and show how the work was divided.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from benchmarks.http_servers import HOST, client, cpu_seconds, migrated, service
 from benchmarks.runs.work import BUDGET, run_request
 
 SLOTS = 6
-#: About a second of steps for each run.
+#: The number of steps of each run, which take about a second.
 ITERATIONS = 2000
 LOOK_S = 0.1
 GOAL = 1.7
-#: There are many rounds of few runs, since the median of the rounds tolerates other load on the machine.
+#: The numbers of runs in a round and of rounds. The median of several rounds tolerates other load on the machine.
 RUNS, ROUNDS = 16, 5
 #: The first part of the keys of rows in the cluster.
 ROWS = "rows-"
@@ -50,7 +51,7 @@ CONFIGURATION = report.ROOT / "app" / "runs" / "executors" / "cluster.yaml"
 
 
 class Part(NamedTuple):
-    """The figures of all runs on one cluster.
+    """The figures of all runs of a round on one cluster.
 
     Attributes:
         seconds: The time from the first claim to the last end.
@@ -66,8 +67,8 @@ class Part(NamedTuple):
 
 
 def in_turns(folder: Path, runs: int, rounds: int) -> Iterator[dict[str, Any]]:
-    """Measure with one worker and with two, in turns. After each round, yield the medians and the parts of all rounds
-    so far."""
+    """Measure with one worker and with two, in turns. After each round, yield the medians over the rounds so far, and
+    the figures of each round."""
     ones: list[Part] = []
     twos: list[Part] = []
     for _ in range(rounds):
@@ -77,7 +78,7 @@ def in_turns(folder: Path, runs: int, rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def sharing(runs: int, ones: Sequence[Part], twos: Sequence[Part]) -> dict[str, Any]:
-    """Return the medians over the rounds, and each round's parts."""
+    """Return the medians over the rounds, and the figures of each round."""
     pairs, parts = list(zip(ones, twos, strict=True)), [*ones, *twos]
     ratios = [one.seconds / two.seconds for one, two in pairs]
     return {
@@ -96,7 +97,7 @@ def sharing(runs: int, ones: Sequence[Part], twos: Sequence[Part]) -> dict[str, 
 
 
 def _all_of(folder: Path, runs: int, workers: int) -> Part:
-    """Let the cluster carry out all runs."""
+    """Let a cluster with the given number of workers carry out all runs, and return the figures."""
     data_dir = folder / os.urandom(4).hex()
     data_dir.mkdir()
     url = migrated(f"sqlite:///{data_dir / 'runs.sqlite3'}")
@@ -124,8 +125,8 @@ def _all_of(folder: Path, runs: int, workers: int) -> Part:
 
 @contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[int]]]:
-    """Start a scheduler and workers as in docs/operating/dask.md; yield the scheduler's address and the workers'
-    process ids."""
+    """Start a scheduler and workers as in docs/operating/dask.md. Yield the address of the scheduler and the process
+    ids of the workers."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = str(probe.getsockname()[1])
@@ -158,7 +159,7 @@ def _until_there_are(address: str, workers: int) -> None:
 
 
 def _arrivals(address: str) -> tuple[int, ...]:
-    """Return how often each worker got rows, whether from the service or from another worker."""
+    """Return how often each worker received rows, from the service or from another worker."""
     from distributed import Client  # noqa: PLC0415  # of an optional group
 
     with Client(address, timeout=60, set_as_default=False) as asking:
@@ -182,7 +183,7 @@ def _started(arguments: list[str], environment: Mapping[str, str], core: int | N
         stderr=subprocess.DEVNULL,
     )
     if core is not None:
-        # The core is set before there are threads, which inherit it.
+        # The core is set before the worker starts threads, which inherit it.
         os.sched_setaffinity(process.pid, {core})
     try:
         yield process.pid
@@ -202,7 +203,7 @@ def _until(condition: Any) -> None:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for the time, and for the rows' journeys."""
+    """Return a mapping with "what", "goal", "measured" and "met" for the times, and for how often rows are sent."""
     runs = figures["runs"]
     return [
         {

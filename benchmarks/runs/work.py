@@ -1,4 +1,4 @@
-"""This module has the requests: a budget that admits everything, and short runs that it pays for."""
+"""This module has the requests of the benchmark: a budget that admits every run, and short runs that it pays for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BUDGET: Mapping[str, Any] = {
 
 
 def run_request(budget_id: str, dataset_id: str, model: str, iterations: int, **more: Any) -> dict[str, Any]:
-    """Return the request for a run on full batches of public rows. On private rows, a run would take a whole number of
-    seconds."""
+    """Return the request for a run on full batches of public rows. On private rows, the end of a run is delayed to a
+    whole number of seconds."""
     return {
         "algorithm": "dp_sgd",
         "dataset_id": dataset_id,

@@ -1,2 +1,2 @@
-"""This benchmark compares a private training step with plain torch SGD and Opacus, in turns, each in a process of its
-own."""
+"""This benchmark compares our private training step with steps of plain torch SGD and of Opacus, in turns. Each side
+has a process of its own."""

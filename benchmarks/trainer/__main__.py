@@ -1,6 +1,7 @@
-"""`python -m benchmarks.trainer`: measure everything and write benchmarks/results/trainer.json.
+"""`python -m benchmarks.trainer`: measure everything, and write benchmarks/results/trainer.json.
 
-``--quick`` asks less, for work on the benchmark itself; it writes elsewhere, not to docs/measured.md.
+``--quick`` measures less, for people who work on the benchmark itself. Its figures are written elsewhere and are not
+shown in docs/measured.md.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ QUICK = Scale(rounds=3, seconds=0.2, least_steps=1)
 def main() -> None:
     """Measure, write the figures, and print which goals are met."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="ask less; write to var/, not to the committed file")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure less, and write to var/, not to the committed file"
+    )
     parser.add_argument("--output", type=Path, default=None)
     arguments = parser.parse_args()
     committed, quick = report.FOLDER / "trainer.json", report.ROOT / "var" / "trainer.quick.json"

@@ -1,6 +1,7 @@
-"""One side in a process of its own: `python -m benchmarks.trainer.child SIDE MODEL BATCH_SIZE FOLDER`.
+"""`python -m benchmarks.trainer.child SIDE MODEL BATCH_SIZE FOLDER` runs one side of the benchmark in its own process.
 
-First it says what it is; then it takes commands (`benchmarks.trainer.pace`) from its standard input.
+First the process writes a description of the side. Then it reads commands (`benchmarks.trainer.pace`) from its standard
+input.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ CORES = 2
 
 
 def main(side: str, model: str, batch_size: str, folder: str) -> None:
-    """Serve one side until it is told to stop."""
+    """Describe the side, and train as commanded until the command to stop."""
     answers = sys.stdout
-    sys.stdout = sys.stderr  # whatever a library prints is no answer
+    sys.stdout = sys.stderr  # lines that a library prints must not be read as answers
     warnings.simplefilter("ignore")  # Opacus warns about torch, torch about Opacus
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     train = prepare(side, Task(model, int(batch_size)))

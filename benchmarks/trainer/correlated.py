@@ -1,7 +1,8 @@
 """`python -m benchmarks.trainer.correlated` measures what correlated noise costs, and writes
 benchmarks/results/correlated.json.
 
-It compares the noise of a step with independent noise, in turns on one thread, by the CPU time of all threads together.
+It compares the time of a step's correlated noise with that of independent noise, in turns on one thread. Times are CPU
+times of all threads together.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from trainer.exact.correlated import CorrelatedNoise, Recursion
 from trainer.grid import LARGEST_SCALE
 from trainer.streams import random_streams
 
-#: The numbers of parameters, and the largest ratio of the cost of a step's noise to that of independent noise.
+#: The goal for each number of parameters: the largest ratio of the time of a step's noise to that of independent noise.
 LARGEST_RATIOS = {7850: 1.5, 1_000_000: 3.0}
 BANDS, STEPS = 16, 2000
 DISTRIBUTIONS = ("numpy", "randomgen")
@@ -48,7 +49,7 @@ def main() -> None:
 
 
 def goals(figures: Figures) -> list[dict[str, Any]]:
-    """Return the goals of time."""
+    """Return the goals for the time of noise."""
     return [
         {
             "what": f"CPU time of a step's noise with {BANDS} bands, over that of independent noise, "
@@ -62,7 +63,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
 
 
 def noise(dimension: int, rounds: int) -> dict[str, Any]:
-    """Return the microseconds for the noise of a step, independent and correlated."""
+    """Return the microseconds that the noise of a step takes, independent and correlated."""
     phase = correlated_phase()
     recursion = Recursion(phase.whole_coefficients, phase.coefficient_bits)
     alone = random_streams().gaussian_noise()
@@ -82,7 +83,7 @@ def noise(dimension: int, rounds: int) -> dict[str, Any]:
 
 
 def correlated_phase() -> CorrelatedSteps:
-    """Return a phase of steps with the optimal coefficients for prefix sums."""
+    """Return a phase of steps whose noise has the optimal coefficients for prefix sums."""
     spec = Spec(
         dataset_size=50_000,
         target=ApproximateDpTarget(8.0, 1e-5),

@@ -1,8 +1,9 @@
 """`python -m benchmarks.trainer.few_epochs` measures what correlated noise gains, and writes
 benchmarks/results/few_epochs.json.
 
-It compares the accuracy of two trainings on held-out rows with that under independent noise at the same privacy. Each
-kind of noise has its own step size: the one with the best accuracy on held-out rows, with seeds that no figure uses.
+It trains two models with correlated and with independent noise at the same privacy, and compares the accuracies on
+held-out rows. Each kind of noise has a step size of its own, which had the best accuracy on held-out rows with other
+seeds than those of the figures.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "randomgen")
 SOURCES = ("trainer", "calibrators", "accounting")
 EPSILONS, DELTA = (1.0, 8.0), 1e-5
 SEEDS = 5
-#: The seeds by which step sizes are chosen follow those of the figures.
+#: The first seed with which step sizes are chosen. These seeds differ from those of the figures.
 FIRST_TUNING_SEED = 1000
 Figures = Mapping[str, Any]
 Rows = npt.NDArray[np.float64] | npt.NDArray[np.float32]
@@ -47,8 +48,8 @@ Data = tuple[Rows, npt.NDArray[np.int64], Rows, npt.NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A kind of noise: the algorithm, its momentum, and the number of bands; None lets the algorithm choose the
-    number."""
+    """A kind of noise: the algorithm, its momentum, and the number of bands. If the number is None, the algorithm
+    chooses it."""
 
     algorithm: str
     momentum: float
@@ -65,10 +66,10 @@ SIDES = (
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A softmax regression in a few epochs.
+    """A softmax regression that is trained in a few epochs.
 
     Attributes:
-        name: A description of its rows.
+        name: A description of the rows.
         data: The rows and labels for training, and the held-out rows and labels.
         batch_size, epochs: The batch size and the number of epochs of every side.
         step_sizes: The step sizes that are tried, divided by 1 - momentum.
@@ -101,8 +102,8 @@ def main() -> None:
 
 
 def goals(figures: Figures) -> list[dict[str, Any]]:
-    """Return the goals: nowhere worse by two standard errors, and better by two standard errors at the largest
-    epsilon."""
+    """Return the goals: correlated noise is at no epsilon worse by more than two standard errors, and at the largest
+    epsilon better by at least two."""
     found = []
     for training in figures["trainings"]:
         for epsilon in EPSILONS:
@@ -200,8 +201,8 @@ def _spec(size: int, batch: int, steps: int, target: ApproximateDpTarget, side: 
 
 
 def best(rows: Sequence[Figures], epsilon: float, algorithm: str) -> Figures:
-    """Return the row with the best accuracy of an algorithm at an epsilon, with correlated noise if the algorithm has
-    it."""
+    """Return the row with an algorithm's best accuracy at an epsilon. Of an algorithm with correlated noise, only rows
+    with several bands count."""
     return max(
         (
             row

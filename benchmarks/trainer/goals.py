@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.trainer.work import MODELS
 
 OVER_TORCH = {"softmax": 1.3, "mlp": 1.6}
-#: Our kinds of batches, and what the ratio of each is called.
+#: Our kinds of batches, and the name of the ratio of each.
 BATCHES = {
     "Poisson batches": "over_torch",
     "Poisson batches that are cut": "cut_over_torch",
@@ -26,7 +26,8 @@ NAMES = {
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return ``{"what", "goal", "measured", "met"}`` for each goal. A goal is met if every batch size meets it."""
+    """Return a mapping with "what", "goal", "measured" and "met" for each goal. A goal is met if every batch size meets
+    it."""
     speed = figures["speed"]
     return [
         *(_over_torch(model, batches, _of(speed, model)) for model in MODELS for batches in BATCHES),

@@ -1,8 +1,8 @@
-"""This module makes images with the sizes of MNIST that need no download: the bundled digits, many times over, each
-time distorted at random.
+"""This module makes images of the size and number of MNIST without a download. Each of the bundled digits is used many
+times, and distorted at random each time.
 
-Each image is one of scikit-learn's digits of 8 x 8 pixels, turned, stretched, sheared and moved at random, and sampled
-on 28 x 28 pixels. Held-out images come from digits from which no training image comes. All rows are public.
+An image is one of scikit-learn's digits of 8 x 8 pixels that was turned, stretched, sheared and moved at random, and
+sampled on 28 x 28 pixels. Training images and held-out images come from different digits. All rows are public.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from benchmarks.papers.yang_digits import data as digits
 from benchmarks.trainer.work import FEATURES, ROWS
 
 HELD_OUT = 10_000
-#: The pixels along an edge of a digit and of an image, and the width of the margin around a digit.
+#: The number of pixels along an edge of a digit and of an image, and the width of the margin around a digit in pixels.
 _DIGIT, _IMAGE, _MARGIN = 8, 28, 2
-#: The largest turn of an image in radians, the largest stretch and shear as shares, and the largest move in pixels of a
-#: digit.
+#: The largest turn of an image in radians, its largest stretch and shear as shares of its size, and its largest move in
+#: pixels of a digit.
 _TURN, _STRETCH, _SHEAR, _MOVE = np.pi / 18.0, 0.1, 0.1, 0.5
 _AT_ONCE = 2000
 
@@ -34,7 +34,8 @@ def data() -> tuple[Images, Labels, Images, Labels]:
 def _bent(rows: npt.NDArray[np.float64], labels: Labels, count: int, seed: int) -> tuple[Images, Labels]:
     draw = np.random.default_rng(seed)
     which = draw.integers(len(labels), size=count)
-    brightness = 0.5 * (1.0 + rows.reshape(-1, _DIGIT, _DIGIT).astype(np.float32))  # digits are scaled to [-1, 1]
+    # The bundled digits are scaled to [-1, 1], and images have values in [0, 1].
+    brightness = 0.5 * (1.0 + rows.reshape(-1, _DIGIT, _DIGIT).astype(np.float32))
     padded = np.pad(brightness, ((0, 0), *2 * ((_MARGIN, _MARGIN),)))
     found = np.empty((count, FEATURES), dtype=np.float32)
     for first in range(0, count, _AT_ONCE):
@@ -44,7 +45,7 @@ def _bent(rows: npt.NDArray[np.float64], labels: Labels, count: int, seed: int) 
 
 
 def _places(draw: np.random.Generator, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the place of each pixel of each image in its padded digit: rows and columns, shape (count, 28, 28)."""
+    """Return, for each pixel of each image, its row and column in the padded digit, both of shape (count, 28, 28)."""
     edge = (np.arange(_IMAGE) - 0.5 * (_IMAGE - 1)) * (_DIGIT / _IMAGE)
     down, across = np.meshgrid(edge, edge, indexing="ij")
     turn, stretch, shear = (draw.uniform(-most, most, count)[:, None, None] for most in (_TURN, _STRETCH, _SHEAR))
@@ -58,7 +59,7 @@ def _places(draw: np.random.Generator, count: int) -> tuple[npt.NDArray[np.float
 def _read_off(
     padded: Images, rows: npt.NDArray[np.float64], columns: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return the images at these places, by bilinear interpolation between pixels."""
+    """Return the values of the padded digits at the given places, by bilinear interpolation between pixels."""
     above, left = rows.astype(np.int64), columns.astype(np.int64)
     low, right = rows - above, columns - left
     each = np.arange(len(padded))[:, None, None]

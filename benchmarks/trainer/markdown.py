@@ -20,7 +20,7 @@ SIDES = {
     "ghost": "Opacus, ghost clipping",
     "hooks": "Opacus, hooks",
 }
-#: The ratios in the order of the table, and what each is of. The last two are of Poisson batches, as Opacus draws them.
+#: The ratios in the order of the table, and the heading of each. The last two compare steps on Poisson batches.
 RATIOS = {
     "over_torch": "Poisson over torch",
     "cut_over_torch": "cut over torch",

@@ -1,8 +1,9 @@
-"""This module takes private DP-SGD steps of ours, through `trainer.run` as the service does, but in float32.
+"""This module takes our private DP-SGD steps with `trainer.run`, as the service does, but in float32.
 
-Keys come from the operating system, and every guarantee of the loop holds: one turn of it is timed. Batches are
-Poisson, padded to a size that no step of the run exceeds; or Poisson, cut at random to a smaller size; or of a fixed
-size, as those of plain torch are.
+A timed step is one turn of the loop in `trainer.run`. Its keys come from the operating system, and all guarantees of
+the loop hold. There are three kinds of batches: Poisson batches that are padded to a size that no step of the run
+exceeds, Poisson batches that are cut at random to a smaller size, and batches of a fixed size, like those of plain
+torch.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ from trainer.losses import Softmax, Squared
 from trainer.models import LinearModel, Model, MultilayerPerceptron
 from trainer.run import RunCancelled, run
 
-#: More steps than are ever timed; the run is cancelled before the end.
+#: The number of steps of the plan. It is larger than the number of timed steps, and the run is cancelled before its
+#: end.
 MANY_STEPS = 10**7
-#: Batches are cut so many standard deviations above their mean size. With 60000 records, noise 1 and 1000 steps, that
-#: raises epsilon by 0.3 % in batches of 256, and by 0.02 % in batches of 1024.
+#: Batches are cut at this many standard deviations above their mean size. With 60000 records, noise 1 and 1000 steps,
+#: that raises epsilon by 0.3 % in batches of 256, and by 0.02 % in batches of 1024.
 CUT_AFTER = 5.0
 
 
 def prepare(side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
-    """Return a function that trains on data of any array library until it is told to stop."""
+    """Return a function that trains on arrays of any library until it is told to stop."""
     given, model = replace(plan(task, side), dtype="float32"), model_of(task)
 
     def train(features: Array, labels: Array, pace: Pace) -> None:
@@ -59,7 +61,8 @@ def prepare(side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
 
 
 def plan(task: Task, side: str = "ours") -> Plan:
-    """Return DP-SGD with the noise and the bound that the other private sides have, and the batches of this side."""
+    """Return a plan of DP-SGD with the noise and clip threshold of the other private sides, and the batches of this
+    side."""
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     batches: Sampling = Poisson(task.sampling_probability)
     if side == "ours_cut":
@@ -73,7 +76,7 @@ def plan(task: Task, side: str = "ours") -> Plan:
 
 
 def model_of(task: Task) -> Model:
-    """Return the model that torch's sides have, too, and least squares."""
+    """Return the model of a task. The sides with torch have the same models, except least squares."""
     if task.model == "linear":
         return LinearModel(Squared(), task.features, fit_intercept=True)
     if task.model == "softmax":

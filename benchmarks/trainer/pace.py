@@ -1,5 +1,5 @@
-"""This module starts, stops and times a side's loop of steps from outside, by lines of JSON: a command and its
-answer."""
+"""This module starts, stops and times the training loop of a side from another process. Commands and answers are lines
+of JSON."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TextIO
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to take ``warm`` steps without timing, then ``steps`` timed ones. If both are 0, it is the command to
-    stop."""
+    """A command to take ``warm`` steps that are not timed, and then ``steps`` steps that are. If both are 0, the side
+    is to stop."""
 
     warm: int
     steps: int
@@ -25,7 +25,7 @@ class Timed:
     """The answer to a command.
 
     Attributes:
-        seconds: The time from the end of the last step without timing to the end of the last step.
+        seconds: The time of all timed steps together.
         peak_bytes: The process's largest resident memory so far.
     """
 
@@ -34,14 +34,15 @@ class Timed:
 
 
 class Pace:
-    """A side calls this once when it is ready to step, and again after every step. The call returns when the side may
-    take the next step.
+    """An object that holds a side back until it may take the next step. A side calls it once when it is ready, and
+    again after every step.
 
-    Between two rounds the side waits and may prepare work ahead; the steps without timing use this work up.
+    Between two rounds the side waits, and may prepare work for later steps. The steps that are not timed use this work
+    up.
 
     Attributes:
-        over: Whether no further step is wanted.
-        settle: A function that is called before the clock is read; it waits until a device has finished its work.
+        over: Whether the side is to take no further step.
+        settle: A function that waits until a device has finished its work. It is called before the clock is read.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Pace:
     def _end_of_part(self) -> None:
         self.settle()
         now = self._clock()
-        if self._timed:  # these steps are not timed
+        if self._timed:  # the steps that are not timed have ended
             self._left, self._timed, self._began = self._timed, 0, now
             return
         if self._began is not None:
@@ -81,7 +82,8 @@ class Pace:
 
 
 def peak_bytes() -> int:
-    """Return the largest resident memory of this program so far. The kernel's ``ru_maxrss`` may be that of its parent.
+    """Return the largest resident memory of this program so far. The kernel's ``ru_maxrss`` is not used, since it may
+    be that of the parent process.
 
     Raises:
         RuntimeError: If the system does not report it. Linux does.

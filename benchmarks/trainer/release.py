@@ -1,9 +1,9 @@
 """`python -m benchmarks.trainer.release` measures what an exact release costs, and writes
 benchmarks/results/release.json.
 
-It compares the trainer's noise with NumPy's normal variates from a stream of the same kind, and a private step with a
-step of the same products without privacy. All run in one process and on one thread, in turns; the clock is the CPU time
-of all threads together. The figure is the median of the rounds' ratios.
+It compares the trainer's exact noise with NumPy's normal variates from a random stream of the same kind. It also
+compares a private step with a step without privacy that has the same matrix products. All run in one process and on one
+thread, in turns. Times are CPU times of all threads together, and a ratio is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ from trainer.models import LinearModel
 from trainer.records import prepare
 from trainer.streams import random_streams
 
-#: The standard deviations of the noise in steps of the grid, as powers of two, up to the largest that is allowed.
+#: The exponents k of the measured noise, whose standard deviation is 2^k steps of the grid. The last is the largest
+#: that the trainer allows.
 EXPONENTS = (20, 28, 34, 36)
 DRAW = 1 << 17
 OVER_NUMPY = 1.15
@@ -80,7 +81,7 @@ def main() -> None:
 
 
 def goals(figures: Figures) -> list[dict[str, Any]]:
-    """Return the goal for exact noise; there is no goal for steps here."""
+    """Return the goal for exact noise. Steps have no goal in this benchmark."""
     worst = max(row["ratio"]["ratio"] for row in figures["noise"])
     return [
         {
@@ -93,7 +94,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
 
 
 def in_turns(calls: Mapping[str, Call], rounds: int, each: int) -> dict[str, list[float]]:
-    """Return the CPU seconds of a call, round by round. The first round is dropped."""
+    """Return the CPU seconds of each call in each round. The first round is dropped."""
     measured: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name in list(calls)[:: 1 if turn % 2 == 0 else -1]:
@@ -110,7 +111,7 @@ def _compared(over: list[float], under: list[float], unit: float, names: tuple[s
 
 
 def noise(exponent: int, rounds: int) -> dict[str, Any]:
-    """Return the nanoseconds for each number, ours and NumPy's."""
+    """Return the nanoseconds for each random number, by our noise and by NumPy."""
     ours, numpys = Sources.of(random_streams().noise), random_streams().noise.generator()
     scale = 2.0**exponent
     calls: dict[str, Call] = {
@@ -123,7 +124,7 @@ def noise(exponent: int, rounds: int) -> dict[str, Any]:
 
 
 def step(task: Task, dtype: str, features: Features, labels: Labels, rounds: int) -> dict[str, Any]:
-    """Return the milliseconds for each step, private and plain."""
+    """Return the milliseconds for each private step and for each plain step."""
     given, model, streams = replace(plan(task), dtype=dtype), model_of(task), random_streams()
     records = prepare(model, features, labels, dtype, ROWS, streams.slots)
     trainer = EXECUTIONS[given.algorithm].make(Run(given, model, records, streams))
@@ -137,7 +138,7 @@ def step(task: Task, dtype: str, features: Features, labels: Labels, rounds: int
 
 
 class Plain:
-    """Stochastic gradient descent by NumPy on batches of exactly the size, drawn with replacement.
+    """Stochastic gradient descent in NumPy, on batches of exactly the given size that are drawn with replacement.
 
     Attributes:
         weights: The layers' matrices.

@@ -1,5 +1,5 @@
-"""This module is the parent. It has a process for each side, and asks them in turns, so that a slow moment of the
-machine affects all of them."""
+"""This module starts a process for each side and times the sides in turns, so that a slow moment of the machine affects
+all of them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from benchmarks.trainer.child import CORES
 from benchmarks.trainer.pace import Command, Timed
 from benchmarks.trainer.work import SIDES, Task
 
-#: The share of a round's steps before the timed ones: they use up what a side prepared while it waited.
+#: The number of steps before the timed ones, divided by the number of timed steps. They are not timed, and use up what
+#: a side prepared while it waited.
 WARM_SHARE = 0.5
-#: The pause between two sides' turns, until the threads of the side that has finished no longer spin.
+#: The pause in seconds between the turns of two sides. After it, the threads of the first side no longer wait actively.
 PAUSE_S = 0.1
 MOST_STEPS = 5_000
 MEMORY_STEPS = 40
@@ -41,7 +42,7 @@ RATIOS: Ratios = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The amount of measuring in one run of the benchmark.
+    """The sizes that decide how much one run of the benchmark measures.
 
     Attributes:
         rounds: The number of rounds; every side is timed once in each of them.
@@ -55,7 +56,7 @@ class Scale:
 
 
 class Child:
-    """A side in a process of its own, ready to step.
+    """The process of a side that is ready to take steps.
 
     Attributes:
         description: The description that the side sent when it was ready.
@@ -66,7 +67,7 @@ class Child:
         self.description: Mapping[str, Any] = self._answer()
 
     def run(self, warm: int, steps: int) -> Timed:
-        """Let the side take ``warm`` steps, and then timed steps."""
+        """Let the side take ``warm`` steps and then ``steps`` timed steps, and return its answer."""
         self._send(Command(warm, steps))
         return Timed(**self._answer())
 
@@ -91,7 +92,7 @@ def child_process(side: str, task: Task, folder: Path) -> Iterator[Child]:
     """Start a `Child` with two threads on two cores, like the others, and end it afterwards.
 
     Raises:
-        RuntimeError: If the process has ended before it is asked.
+        RuntimeError: If the process ends before it is ready.
     """
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(CORES))
     command = [sys.executable, "-m", "benchmarks.trainer.child", side, task.model, str(task.batch_size), str(folder)]
@@ -178,8 +179,8 @@ def _data_bytes(side: Mapping[str, int]) -> int:
 
 
 def _steps_for(child: Child, scale: Scale) -> int:
-    """Return how many steps fill a round, from more and more trial steps, which are dropped. The first steps take the
-    longest."""
+    """Return how many steps fill a round. Trial runs with more and more steps show it, since the first steps take the
+    longest. Their times are dropped."""
     tried = scale.least_steps
     while True:
         seconds = child.run(0, tried).seconds

@@ -1,8 +1,9 @@
-"""This module has plain torch SGD and Opacus' two ways, each with the fastest options that a user can choose.
+"""This module has plain torch SGD and Opacus' two ways of clipping, each with the fastest options that a user can
+choose.
 
-Rows are gathered by one `index_select` of the array, not one by one as torch's and Opacus' data loaders do, which takes
-many times as long. Opacus gets its own sampling rule, its default generator (a statistical one; the cryptographic one
-needs a package that is no longer built) and no accountant.
+The rows of a batch are gathered by one `index_select` of the array. The data loaders of torch and of Opacus gather them
+one by one, which takes many times as long. Opacus has its own sampling rule and no accountant. Its random generator is
+its default, a statistical one, since the cryptographic one needs a package that is no longer built.
 
 Torch is imported by name, since our type checks and the tests of the table run without it.
 """
@@ -30,7 +31,7 @@ Step = Callable[[], None]
 
 
 def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """Import what the side needs, and return a function that trains on data until told to stop."""
+    """Import what the side needs, and return a function that trains on data until it is told to stop."""
     torch: Any = import_module("torch")
     module, optimizer, criterion, draw = SIDES[side](torch, task)
 
@@ -49,7 +50,8 @@ def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
 
 
 def _plain(torch: Any, task: Task) -> tuple[Any, Any, Any, Callable[[int], Any]]:
-    """Return plain training on batches of exactly the given size, drawn with replacement: the cheapest way."""
+    """Return plain training on batches of exactly the given size. They are drawn with replacement, which is
+    cheapest."""
     module = _module(torch, task)
     return (
         module,
@@ -60,14 +62,16 @@ def _plain(torch: Any, task: Task) -> tuple[Any, Any, Any, Callable[[int], Any]]
 
 
 def _hooks(torch: Any, task: Task) -> tuple[Any, Any, Any, Callable[[int], Any]]:
-    """Return training with Opacus' default clipped sum: a gradient for each row, then its norm, then a weighted sum."""
+    """Return training with Opacus' default way of clipping: it computes each row's gradient and norm, and a weighted
+    sum."""
     module = import_module("opacus.grad_sample").GradSampleModule(_module(torch, task))
     optimizer = import_module("opacus.optimizers").DPOptimizer(_sgd(torch, module), **_privacy(task))
     return module, optimizer, torch.nn.CrossEntropyLoss(), _poisson(torch, task)
 
 
 def _ghost(torch: Any, task: Task) -> tuple[Any, Any, Any, Callable[[int], Any]]:
-    """Return training with norms by factorisation, and then a second backward pass of a weighted loss."""
+    """Return training with Opacus' ghost clipping: it computes norms by factorisation, and then a second backward pass
+    of a weighted loss."""
     wrap = import_module("opacus.grad_sample").GradSampleModuleFastGradientClipping
     module = wrap(_module(torch, task), max_grad_norm=MAX_GRAD_NORM)
     make = import_module("opacus.optimizers").DPOptimizerFastGradientClipping

@@ -1,4 +1,4 @@
-"""This module has the trainings that every side does, and their data: public random numbers in the sizes of MNIST."""
+"""This module has the trainings of all sides, and their data, which are public random numbers in the sizes of MNIST."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ROWS = 60_000
 FEATURES = 784
 CLASSES = 10
 HIDDEN = 256
-#: The sizes of the linear regression, which only the GPU's benchmark has.
+#: The rows and features of the linear regression, which only the benchmark for GPUs trains.
 LINEAR_ROWS, LINEAR_FEATURES = 10**6, 100
 MAX_GRAD_NORM = 1.0
 NOISE_MULTIPLIER = 1.0
-#: A small step size, so that no side's parameters diverge in the thousands of timed steps.
+#: The step size. It is small, so that no side's parameters diverge in thousands of steps.
 STEP_SIZE = 0.01
 
-#: The sides, in the order of a round. Ours, with three kinds of batches, are next to the side they are compared with.
+#: The sides in the order of a round. Our three kinds of batches are next to the sides with which they are compared.
 SIDES = ("torch", "ours", "ours_cut", "ours_fixed", "ghost", "hooks")
 MODELS = ("softmax", "mlp")
 BATCH_SIZES = (256, 1024)
@@ -28,11 +28,11 @@ BATCH_SIZES = (256, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One training that all sides do.
+    """A training that each side carries out.
 
     Attributes:
         model: "softmax" (784 inputs with an intercept, 10 classes), "mlp" (784-256-10, ReLU, biases) or "linear"
-            (least squares on 100 inputs with an intercept, many rows).
+            (least squares with 100 inputs and an intercept, on many rows).
         batch_size: The number of rows of a step, or the expected number if batches are Poisson.
     """
 
