@@ -171,7 +171,7 @@ def test_discrete_noise_has_one_form() -> None:
     for form, reason in (
         ({"form": "one_step"}, "closed form"),
         ({"form": "bounded"}, "no bound"),
-        ({"form": "chernoff", **line}, "sum over outcomes alone"),
+        ({"form": "chernoff", **line}, "the only form is the sum over outcomes"),
     ):
         with pytest.raises(CannotCheck, match=reason):
             _enclosure(form, [step], "both", 1.0)
@@ -401,7 +401,7 @@ def test_a_mixture_of_equal_branches_is_cut_as_one_law() -> None:
     assert not moved.below > both.above
     assert not both.below > moved.above
     full = [Step(Mixture(((arb(0.25), law), (arb(0.75), Normal(arb(1))))), 30, ())]
-    with pytest.raises(CannotCheck, match="one cut is proved for equal steps on batches"):
+    with pytest.raises(CannotCheck, match="the theorem about a cut needs equal steps on sampled batches"):
         _enclosure({**twice, "steps": [{"branches": [*form["steps"], {}]}]}, full, "remove", 3.0)
 
 
@@ -409,7 +409,7 @@ def test_a_cut_is_for_equal_steps_and_not_for_poisson_batches_in_the_direction_a
     form, steps = _cut_form(PoissonLaw.of_one(arb(1), arb("0.01")), 30, 3.0)
     with pytest.raises(CannotCheck, match="the direction add"):
         _enclosure(form, steps, "add", 3.0)
-    with pytest.raises(CannotCheck, match="one cut is proved for equal steps"):
+    with pytest.raises(CannotCheck, match="the theorem about a cut needs equal steps"):
         _enclosure(form, [*steps, *steps], "remove", 3.0)
 
 
@@ -419,7 +419,7 @@ def test_aliases_are_bounded_at_a_tilt_above_the_line() -> None:
     far = form["far"]
     assert isinstance(far, dict)
     for tilt in (form["tilt"], 0.5 * float(str(form["tilt"]))):
-        with pytest.raises(CannotCheck, match="the tilt of far is above the line's"):
+        with pytest.raises(CannotCheck, match="the tilt of 'far' is larger than that of the line"):
             _enclosure({**form, "far": {**far, "tilt": tilt}}, steps, "remove", 3.0)
 
 

@@ -76,14 +76,14 @@ def test_the_number_of_records_that_is_cut_most_is_found(q: float, size: int, mo
 
 
 def test_a_tail_with_too_many_terms_is_refused() -> None:
-    with pytest.raises(CannotCheck, match="too many terms"):
+    with pytest.raises(CannotCheck, match="more terms than"):
         tail(10**13, arb(0.25), 10**13 // 4 + 1)
 
 
 def test_a_number_of_records_that_is_not_known_to_be_cut_most_is_refused() -> None:
     """With a probability of so few digits, neither of two neighbouring numbers is known to be cut more."""
     assert most_displaced(200, arb(0.0625), 1) > 0
-    with pytest.raises(CannotCheck, match="cut most is known"):
+    with pytest.raises(CannotCheck, match="with the most cuts"):
         most_displaced(200, arb(0.0625, 0.03), 1)
 
 
@@ -249,7 +249,7 @@ def test_what_is_left_out_is_counted_on_both_sides() -> None:
     whole, nothing = without_rare(law, 0)
     assert whole is law
     assert nothing == 0
-    with pytest.raises(CannotCheck, match="left out as rare"):
+    with pytest.raises(CannotCheck, match="'kept' must be 0"):
         without_rare(FixedSize.of_one(arb(1), arb(0.5)), 1)
 
 
@@ -414,7 +414,7 @@ def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | i
         ("group", ["witness", "directions", "remove", "kept"], ["-1"], "must be an integer"),
         ("group", ["statement", "group_size"], "1", "must be an integer"),
         ("cut", ["statement", "group_size"], "2", "must be one of full_batch, shuffled_epochs"),
-        ("scales", ["statement", "group_size"], "2", "covers groups of records"),
+        ("scales", ["statement", "group_size"], "2", "for groups, this verifier covers"),
         (
             "cut",
             ["statement", "events", 0, "sampling", "truncation"],

@@ -166,7 +166,7 @@ def test_a_quorum_counts_different_witnesses_that_are_known(service: Service, tm
     # A cosignature of one witness under the name of the other.
     service.cosigners = [one, (one[0], two[1], NOW)]
     assert alerts(watch) == {Alert.NOT_WITNESSED}
-    with pytest.raises(ValueError, match="one key"):
+    with pytest.raises(ValueError, match="have the same key"):
         monitor(service, tmp_path / "m", one[1], Key(two[1].name, Kind.COSIGNER, one[1].public), quorum=1)
     with pytest.raises(ValueError, match="cannot cosign"):
         monitor(service, tmp_path / "m", one[1], quorum=2)

@@ -130,11 +130,11 @@ class Draws:
         """Return the branches for 1 to H draws of the record, and the probability of more. The given shares are those
         for 2 to H draws."""
         most = len(shares) + 1
-        refuse_unless(most <= self.size, "no record is drawn more often than there are draws")
+        refuse_unless(most <= self.size, "there are shares for more draws of a record than are made")
         rest, (_, *drawn) = tail(self.size, self.q, most + 1), hits(self.size, self.q, most)
         chosen, branches = [1 - rest - sum(shares, arb(0)), *shares], []
         for h, (share, p) in enumerate(zip(chosen, drawn, strict=True), 1):
-            require(p <= share, f"the share of h = {h} draws is at least their probability")
+            require(p <= share, f"the share of {h} draws is at least their probability")
             branches.append((share, FixedSize.of_one(self.s / (2 * h), p / share)))
         return Mixture(tuple(branches)), rest
 
@@ -249,7 +249,7 @@ def largest_loss(law: Law, direction: str) -> arb:
         return law.lam if isinstance(law, Laplace) else law.k / law.s
     if isinstance(law, Poisson) and not law.replace and direction == "add":
         return -law.weights[0].log()
-    raise CannotCheck(f"the loss of a step has no bound in the direction {direction}")
+    raise CannotCheck(f"the privacy loss of a step has no bound in the direction {direction}")
 
 
 def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
@@ -260,7 +260,7 @@ def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
         return Mixture(law.branches[:last]), sum((p for p, _ in law.branches[last:]), arb(0))
     if kept == 0:
         return law, arb(0)
-    refuse_unless(isinstance(law, Poisson), "nothing can be left out as rare: the batches are not Poisson samples")
+    refuse_unless(isinstance(law, Poisson), "'kept' must be 0 except for Poisson batches and mixtures")
     assert isinstance(law, Poisson)
     return replace(law, weights=law.weights[: kept + 1]), sum(law.weights[kept + 1 :], arb(0))
 
@@ -285,7 +285,7 @@ def read_step(event: Reader, relation: str, group: int) -> Step:
     count, kind = event.whole("count", 1, _COUNT), mechanism.word("kind", *_MECHANISMS)
     if group == 1:
         return _MECHANISMS[kind](mechanism, sampling, count, relation)
-    refuse_unless(kind == "gaussian", f"{event.where}: no theorem of this verifier covers groups of records")
+    refuse_unless(kind == "gaussian", f"{event.where}: for groups, this verifier covers Gaussian noise only")
     return _gaussian(mechanism, sampling, count, relation, group)
 
 
@@ -302,7 +302,7 @@ def _probability(sampling: Reader) -> float:
 
 
 def _covered(condition: bool, sampling: Reader, relation: str) -> None:
-    refuse_unless(condition, f"{sampling.where}: no theorem of this verifier covers it under {relation}")
+    refuse_unless(condition, f"{sampling.where}: this verifier does not cover this sampling under {relation}")
 
 
 def _by_position(sampling: Reader) -> bool:
@@ -331,7 +331,7 @@ def _pair(s: arb, q: float, relation: str, group: int = 1) -> tuple[Normal | Poi
         mu = _sensitivity(relation) * group / s
         rational = (_sensitivity(relation) * group / s.fmpq()) ** 2 if s.is_exact() else None
         return Normal(mu**2, rational), (*agree, GAUSSIAN)
-    refuse_unless(group <= MOST_IN_GROUP, f"a group on Poisson batches may have at most {MOST_IN_GROUP} records")
+    refuse_unless(group <= MOST_IN_GROUP, f"on Poisson batches, a group may have at most {MOST_IN_GROUP} records")
     pair = REPLACED if replaced else POISSON
     return Poisson(s, tuple(hits(group, arb(q), group)), replaced), agree or (pair,)
 
@@ -382,7 +382,7 @@ def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
     (whole, pair), q = _pair(s, sampled, relation), arb(sampled)
     if b >= n:
         return Step(whole, count, pair)
-    refuse_unless(sampled < 1, f"{sampling.where}: with sampling probability 1, a batch that is cut has a fixed size")
+    refuse_unless(sampled < 1, f"{sampling.where}: truncated Poisson batches need a probability below 1")
     if relation == "add_or_remove_one" and cuts == "random":
         near = q / (b + 1)
         seen, cut = most_displaced(n, q, b) / (b * near), Poisson(s, (1 - q, near, b * near))
@@ -428,7 +428,7 @@ def _discrete(
     sampling.word("kind", "full_batch")
     grid = mechanism.real("grid", 1e-4, 1.0)
     steps = round(1 / grid)
-    refuse_unless(abs(steps * grid - 1) <= 1e-9, f"{mechanism.where}: the grid must be 1 over an integer")
+    refuse_unless(abs(steps * grid - 1) <= 1e-9, f"{mechanism.where}: the grid must be the inverse of an integer")
     # Steps that are taken as one are still a composition.
     why = (DISCRETE, COMPOSED)[: min(count, 2)]
     return Step(*law(_noise(mechanism) * steps, _sensitivity(relation) * steps, count), why)
@@ -437,14 +437,14 @@ def _discrete(
 def _stated(mechanism: Reader, _count: int) -> list[arb]:
     coefficients = [arb(c) for c in mechanism.reals("coefficients", _BANDS, 0.0, 1e6)]
     falling = coefficients[0] > 0 and all(c >= d for c, d in pairwise(coefficients))
-    refuse_unless(falling, f"{mechanism.where}: coefficients must be positive at first and may not increase")
+    refuse_unless(falling, f"{mechanism.where}: the first coefficient must be positive, and none may increase")
     return coefficients
 
 
 def _square_root(mechanism: Reader, count: int) -> list[arb]:
     """Return the coefficients c_j = c_(j-1) (2j - 1) / (2j), beginning with 1."""
     number = min(mechanism.whole("bands", 1, _COUNT), count)
-    refuse_unless(number <= _BANDS, f"{mechanism.where}: at most {_BANDS} coefficients are read")
+    refuse_unless(number <= _BANDS, f"{mechanism.where}: there may be at most {_BANDS} coefficients")
     return list(accumulate(range(1, number), lambda c, j: c * (2 * j - 1) / (2 * j), initial=arb(1)))
 
 
@@ -458,7 +458,7 @@ def _correlated(
     if kind == "cyclic_poisson":
         cycle, q, apart = sampling.whole("cycle_length", 1, _COUNT), _probability(sampling), count
         _covered(relation != ("add_or_remove_one" if _by_position(sampling) else "replace_one"), sampling, relation)
-        refuse_unless(len(c) <= cycle, f"{sampling.where}: noise reaches farther than a cycle")
+        refuse_unless(len(c) <= cycle, f"{sampling.where}: there are more coefficients than steps in a cycle")
         cycles = -(-count // cycle)
     elif kind == "fixed_order_epochs":
         _covered(relation != "add_or_remove_one", sampling, relation)

@@ -62,7 +62,7 @@ class Price:
         """Check that the losses add up to at most the pure epsilon, in both directions."""
         if self.pure is not None:
             for direction in ("add", "remove"):
-                require(laws.sum_of_largest(steps, direction) <= self.pure, "the pure epsilons add up to what is said")
+                require(laws.sum_of_largest(steps, direction) <= self.pure, "the stated pure epsilon is large enough")
 
     def require_own(self, steps: Sequence[laws.Step]) -> None:
         """Check that the squares of the steps' own mu add up to at most m; then no failure is needed."""
@@ -72,15 +72,15 @@ class Price:
                 left -= step.count * step.law.rational
             else:
                 total += step.count * _own(step)
-        require(total <= arb(left), "the squares of mu add up to m")
+        require(total <= arb(left), "the squares of mu add up to at most the stated one")
 
     def require_chords(self, nodes: Sequence[Node]) -> None:
         """Check that F is above the chords of the nodes' bounds, and d above the last of them."""
-        require(nodes[0].e == 0, "the first node is at epsilon 0")
-        require(nodes[-1].most <= self.d, "the last node's bound is at most the failure")
+        require(nodes[0].e == 0, "the epsilon of the first node is 0")
+        require(nodes[-1].most <= self.d, "the last node's delta is at most the stated failure")
         mu = self.m.sqrt()
         for left, right in pairwise(nodes):
-            require(left.e < right.e, "the nodes' epsilons increase")
+            require(left.e < right.e, "the epsilons of the nodes increase")
             x, y = left.e.exp(), right.e.exp()
             # The tangent at any place is valid; it is best where its slope is that of the chord.
             share = ((left.most - right.most) / (y - x) / (1 - self.d)).min(arb(1) / 2)
@@ -88,7 +88,7 @@ class Price:
             place = arb(place.mid())
             value, slope = self.delta(place), -(1 - self.d) * normal_cdf(-place / mu - mu / 2)
             for end, bound in ((x, left.most), (y, right.most)):
-                require(bound <= value + slope * (end - place.exp()), f"the chord from {left.e.str(9)} on is covered")
+                require(bound <= value + slope * (end - place.exp()), f"the price holds from e = {left.e.str(9)} on")
 
 
 def _own(step: laws.Step) -> arb:
@@ -101,5 +101,5 @@ def _own(step: laws.Step) -> arb:
     elif isinstance(law, laws.Atoms) and laws.is_symmetric(law):
         variation = (laws.largest_loss(law, "remove") / 2).tanh()
     else:
-        raise CannotCheck("this verifier knows no Gaussian DP guarantee of a step")
+        raise CannotCheck("a step has no Gaussian DP guarantee that this verifier knows")
     return 8 * variation.erfinv() ** 2

@@ -14,7 +14,7 @@ MOST_BYTES, _LONGEST_NUMBER = 2**20, 320
 
 def parse(data: bytes) -> Reader:
     """Read canonical bytes: UTF-8 JSON with sorted keys, no white space, and strings in place of numbers."""
-    refuse_unless(len(data) <= MOST_BYTES, f"the certificate has {len(data)} bytes; at most {MOST_BYTES} are read")
+    refuse_unless(len(data) <= MOST_BYTES, f"the certificate has {len(data)} bytes; it may have {MOST_BYTES}")
     try:
         value = json.loads(
             data.decode(), object_pairs_hook=_unique, parse_int=_bare, parse_float=_bare, parse_constant=_bare
@@ -22,18 +22,18 @@ def parse(data: bytes) -> Reader:
         spelled = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise CannotCheck(f"the certificate is not JSON: {error}") from None
-    refuse_unless(spelled == data, "the bytes are not the canonical ones: sorted keys, no white space, plain letters")
+    refuse_unless(spelled == data, "the JSON must be canonical: sorted keys, no white space, no escapes")
     return Reader(value, "certificate")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    refuse_unless(len(found) == len(pairs), f"a key is repeated among {sorted(key for key, _ in pairs)}")
+    refuse_unless(len(found) == len(pairs), f"an object repeats a key: {sorted(key for key, _ in pairs)}")
     return found
 
 
 def _bare(text: str) -> NoReturn:
-    raise CannotCheck(f"numbers are written as strings, but {text[:40]} is not")
+    raise CannotCheck(f"the number {text[:40]} must be written as a string")
 
 
 def shortest(number: float) -> str:

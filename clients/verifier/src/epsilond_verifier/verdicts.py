@@ -82,13 +82,13 @@ def _read(certificate: Reader) -> _Read:
     for event in stated.objects("events", _MOST_EVENTS):
         steps.append(read_step(event, relation, group))
         few = sum(isinstance(step.law, Mixture | Draws) for step in steps) <= _MOST_MIXTURES
-        refuse_unless(few, f"at most {_MOST_MIXTURES} events may be mixtures or draws with replacement")
+        refuse_unless(few, f"only {_MOST_MIXTURES} events may be mixtures or draws with replacement")
     needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
     assumed = [theorem for step in steps for theorem in step.assumed]
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
     bound, price, ask = "<=" if claim == "at_most" else ">", None, partial(Asked, steps, work=Work())
     if stated.has("nano_mu_squared"):
-        refuse_unless(group == 1, "prices are only for single records")
+        refuse_unless(group == 1, "a price must be for single records, not for groups")
         price = Price.read(stated)
         nodes = _read_nodes(witness, price, needed, ask)
         spelled = f"price {bound} {price.spelled}"
@@ -110,7 +110,7 @@ def _read_proofs(reader: Reader, needed: list[str], ask: Callable[..., Asked]) -
 
 
 def _missing(_e: arb) -> Enclosure:
-    raise CannotCheck("a direction is missing")
+    raise CannotCheck("the certificate lacks a proof for a direction")
 
 
 def _read_nodes(witness: Reader, price: Price, needed: list[str], ask: Callable[..., Asked]) -> list[Node]:
@@ -144,8 +144,8 @@ def _decide(read: _Read) -> tuple[str, str, tuple[int, ...]]:
         except CannotCheck as error:
             at_most, reasons = False, [str(error)]
     refuse_unless(
-        not (at_most and more_than), "both the statement and its opposite are proved: please report this certificate"
+        not (at_most and more_than), "the statement and its opposite are proved: please report this certificate"
     )
     if at_most or more_than:
         return ("verified" if at_most == (read.claim == "at_most") else "refuted"), "", ()
-    return "cannot check", "; ".join([*dict.fromkeys(reasons), "the bounds of delta do not decide"]), tuple(undecided)
+    return "cannot check", "; ".join([*dict.fromkeys(reasons), "the bounds of delta are too loose"]), tuple(undecided)

@@ -23,7 +23,7 @@ _DASH = "\u2014 "
 
 
 class Malformed(Exception):
-    """A text does not have its format; the message says why."""
+    """A text does not have the expected format. The message says why."""
 
 
 class Kind(Enum):
@@ -56,7 +56,7 @@ class Key:
         """Read ``<name>+<key id>+<base64 of the kind and the key>``.
 
         Raises:
-            Malformed: it is something else, or a key of another kind.
+            Malformed: the text is not a key of this kind.
         """
         name, _, rest = text.strip().partition("+")
         key_id, _, encoded = rest.partition("+")
@@ -64,10 +64,10 @@ class Key:
         data = _decoded(encoded)
         if len(data) != 1 + WIDTH or data[:1] != kind.value:
             wanted = "a log" if kind is Kind.LOG else "a witness"
-            raise Malformed(f"the key of {name} is not that of {wanted}: <name>+<key id>+<Ed25519 key in base64>")
+            raise Malformed(f"the key of {name} must be a key of {wanted}: <name>+<key id>+<Ed25519 key in base64>")
         found = cls(name, kind, data[1:])
         if found.id.hex() != key_id:
-            raise Malformed(f"the key of {name} does not have the id {key_id!r}: a part of it was lost or changed")
+            raise Malformed(f"the key of {name} does not have the id {key_id!r}: copy the whole key again")
         return found
 
     def __str__(self) -> str:
@@ -115,29 +115,29 @@ class Note:
         """Read a signed note whose text is a checkpoint.
 
         Raises:
-            Malformed: it is something else.
+            Malformed: the text is not a signed checkpoint.
         """
         text, blank, lines = note.rpartition("\n\n")
         if not blank or len(note) > MOST_CHARACTERS or not lines.endswith("\n"):
-            raise Malformed("it is not a signed note: a text, an empty line, and a line for each signature")
+            raise Malformed("the note must have a text, an empty line, and a line for each signature")
         if any(ord(character) < 32 and character != "\n" for character in note):
-            raise Malformed("it is not a signed note: it holds a control character")
+            raise Malformed("the note contains a control character")
         signatures = tuple(read_signatures(lines))
         origin, *rest = text.split("\n")
         if len(rest) < 2 or "" in rest:
-            raise Malformed("it is not a checkpoint: that has lines with an origin, a size, and a root in base64")
+            raise Malformed("a checkpoint must have lines with an origin, a size, and a root in base64")
         _check_name(origin)
         root = _decoded(rest[1])
         if len(root) != WIDTH:
-            raise Malformed("it is not a checkpoint: its root does not have 32 bytes")
+            raise Malformed("the root of a checkpoint must have 32 bytes")
         return cls(f"{text}\n", origin, read_size(rest[0]), root, signatures)
 
     def of(self, key: Key) -> tuple[Signature, ...]:
-        """Return the signatures that claim to be of a key."""
+        """Return the signatures that claim to be made with a key."""
         return tuple(each for each in self.signatures if (each.name, each.key_id) == (key.name, key.id))
 
     def is_signed_by(self, key: Key) -> bool:
-        """Return whether the key of a log has signed it.
+        """Return whether the key of a log has signed the note.
 
         Raises:
             Malformed: a signature claims to be of the key, but is not.
@@ -148,7 +148,7 @@ class Note:
         return bool(own)
 
     def cosigned_at(self, key: Key) -> int | None:
-        """Return when the key of a witness last cosigned it, in seconds since 1970; None if it has not.
+        """Return when the key of a witness last cosigned the note, in seconds since 1970; None if it never did.
 
         Raises:
             Malformed: a signature claims to be of the key, but is not.
@@ -171,7 +171,7 @@ def cosigned_at(text: str, key: Key, signature: Signature) -> int:
     """Return the time of a cosignature of a checkpoint's text.
 
     Raises:
-        Malformed: the key has not made it.
+        Malformed: the cosignature was not made with the key.
     """
     seconds = int.from_bytes(signature.data[:8], "big")
     if not 0 < seconds <= LARGEST_SIZE or not _verifies(key, signature.data[8:], _cosigned(text, seconds)):
@@ -188,11 +188,11 @@ def read_signatures(lines: str) -> Iterator[Signature]:
     for line in lines.removesuffix("\n").split("\n"):
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
         if not line.startswith(_DASH):
-            raise Malformed("a line of a signature begins with a dash, U+2014, and a blank")
+            raise Malformed("the line of a signature must begin with a dash (U+2014) and a blank")
         _check_name(name)
         data = _decoded(encoded)
         if len(data) <= 4:
-            raise Malformed("a line of a signature ends with base64 of a key id and a signature")
+            raise Malformed("the line of a signature must end with a key id and a signature in base64")
         yield Signature(name, data[:4], data[4:])
 
 
@@ -203,9 +203,9 @@ def read_size(text: str) -> int:
         Malformed: it is not a decimal number without leading zeros, or is not below 2**63.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= 19) or str(int(text)) != text:
-        raise Malformed("a size is a decimal number without leading zeroes")
+        raise Malformed("a size must be a decimal number without leading zeros")
     if int(text) > LARGEST_SIZE:
-        raise Malformed("a size is below 2**63")
+        raise Malformed("a size must be below 2**63")
     return int(text)
 
 
@@ -213,11 +213,11 @@ def read_hash(text: str) -> bytes:
     """Read a hash in base64.
 
     Raises:
-        Malformed: it is not 32 bytes.
+        Malformed: the text is not 32 bytes in base64.
     """
     data = _decoded(text)
     if len(data) != WIDTH:
-        raise Malformed("a hash has 32 bytes")
+        raise Malformed("a hash must have 32 bytes")
     return data
 
 
@@ -235,7 +235,7 @@ def _verifies(key: Key, signature: bytes, message: bytes) -> bool:
 
 def _check_name(text: str) -> None:
     if not text or not text.isprintable() or any(character.isspace() or character == "+" for character in text):
-        raise Malformed("a name must not be empty or have a blank, plus or control character")
+        raise Malformed("a name must not be empty, and must contain no blank, plus sign or control character")
 
 
 def _encoded(data: bytes) -> str:
@@ -246,7 +246,7 @@ def _decoded(text: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (NotBase64, ValueError):
-        raise Malformed("a text that should be base64 is not") from None
+        raise Malformed("a key, hash or signature is not in base64") from None
     if _encoded(data) != text:
-        raise Malformed("a text is not canonical base64")
+        raise Malformed("a key, hash or signature is not in canonical base64")
     return data
