@@ -1,4 +1,4 @@
-"""Requests, from options or from a file of JSON, and the user's names for fields that are wrong."""
+"""Reads requests from options or from a JSON file, and keeps the user's names of fields for messages about faults."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ class Asked:
             typer.BadParameter: an option gives a field.
         """
         if self.body:
-            raise typer.BadParameter("it takes the place of the options; give one or the other", param_hint="--request")
+            raise typer.BadParameter(
+                "the file takes the place of the options: give one or the other", param_hint="--request"
+            )
         self.body, self.places = read_request(file), {"": _name(file)}
 
 

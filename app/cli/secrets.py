@@ -81,7 +81,9 @@ def save_secrets(
     else:
         print_text(f"{', '.join(sorted(found))}: in {file}, readable only by its owner. Keep it away from backups.")
     if is_encrypted:
-        print_warnings(["The data key (EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE) is not in it: keep it yourself."])
+        print_warnings(
+            ["The data key (EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE) is not in this file: keep a copy of it."]
+        )
 
 
 @commands.command("rotate", epilog=example("epsilond secrets rotate keys"))
@@ -139,6 +141,6 @@ def _refusals_in_one_line() -> Iterator[None]:
     except Problem as problem:
         fail(problem.detail)
     except FileExistsError as error:
-        fail(f"{error.filename} is there already, and is not overwritten. Name a new file.")
+        fail(f"{error.filename} exists already and is not overwritten. Name a new file.")
     except OSError as error:
-        fail(f"The secret cannot be written: {error.strerror}, {error.filename}.")
+        fail(f"The secret cannot be written to {error.filename}: {error.strerror}.")

@@ -261,7 +261,7 @@ class Server:
         fail(f"{self.url} answers {response.status} {response.reason}{hint}, not as epsilond does. Is it the server?")
 
     def _answers_otherwise(self) -> NoReturn:
-        fail(f"{self.url} does not answer as epsilond {VERSION} does. --json prints what it says.")
+        fail(f"{self.url} does not answer as epsilond {VERSION} does. --json prints its answer.")
 
     def _no_answer(self, error: Exception, unclear: str = "") -> NoReturn:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__

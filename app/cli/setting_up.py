@@ -53,7 +53,7 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
         _require_witnesses(settings)
     if not restores and settings.unfinished_restore_file.exists():
         fail(
-            f"A restore into {settings.data_dir} was interrupted, or is under way. Run `epsilond restore` again with "
+            f"A restore into {settings.data_dir} is in progress or was interrupted. Run `epsilond restore` again with "
             "the same archive; until then nothing is served."
         )
     if not makes_database:
@@ -69,7 +69,7 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
     except DATABASE_FAILURES as error:
         # The driver's own message would quote the address, which may contain a password.
         if database.is_sqlite:
-            hint = "May this user write its file and folder?"
+            hint = "Check that this user may write its file and folder."
         else:
             hint = why_not_connected(error) or "Is it running?"
         fail(f"The database named by EPSILOND_DATABASE_URL failed ({type(error).__name__}). {hint}")

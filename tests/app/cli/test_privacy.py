@@ -232,7 +232,10 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 
 def test_a_file_and_options_exclude_each_other(tmp_path: Path) -> None:
     line = refused("account", "--request", tmp_path / "x", "--delta", "1e-5", status=2)
-    assert "--request: it takes the place of the options; give one or the other. See `epsilond account --help`." in line
+    assert (
+        "--request: the file takes the place of the options: give one or the other. See `epsilond account --help`."
+        in line
+    )
 
 
 def test_faults_of_the_command_line_are_one_line_with_status_2() -> None:
@@ -287,6 +290,6 @@ def test_the_words_of_opacus_are_understood() -> None:
         assert refused(*noise[:-1], option, "3/2", "--epochs", "1").startswith(f"epsilond: {option}: ")
         assert f"value for {option}" in refused(*noise[:-1], option, "half", status=2)
     both = ("--sample-rate", "0.1", "--sampling-probability", "0.1")
-    assert "leave one of the two out" in refused(*noise[:-1], *both, status=2)
+    assert "leave one of them out" in refused(*noise[:-1], *both, status=2)
     assert "and not both" in refused(*noise[:-1], "--sample-rate", "0.1", "--epochs", "1", "--steps", "2", status=2)
     assert "need a --sample-rate" in refused(*noise[:-1], "--epochs", "1", status=2)

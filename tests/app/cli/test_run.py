@@ -87,7 +87,7 @@ def test_runs_are_listed_shown_and_cancelled(live: Live) -> None:
     assert {second["id"], first["id"]} <= set(newest)
     page = call("run", "list", "--limit", "1", env=live.env)
     assert [line.split() for line in page.stdout.splitlines()[1:]] == [lines[0].split()]
-    cursor = page.stderr.removeprefix("There are more: --cursor ").strip()
+    cursor = page.stderr.removeprefix("There are more items: --cursor ").strip()
     assert newest[1] in done("run", "list", "--limit", "1", "--cursor", cursor, env=live.env)
     assert json.loads(done("run", "show", first["id"], "--json", env=live.env)) == first
     assert facts(done("run", "cancel", first["id"], env=live.env))["state"].strip() == "cancelled"
@@ -124,7 +124,7 @@ def test_a_model_and_a_card_are_printed_or_written_for_their_owner_alone(live: L
     with np.load(file) as arrays:
         assert {name: arrays[name].tolist() for name in model["parameters"]} == model["parameters"]
     assert "must be a new file" in refused("run", "model", run, "--output", file, env=live.env)
-    assert "npz is for a file; give --output" in refused("run", "model", run, "--format", "npz", status=2)
+    assert "the format npz needs a file: give --output" in refused("run", "model", run, "--format", "npz", status=2)
     assert done("run", "card", run, env=live.env).startswith("# ")
     assert done("run", "card", run, "--format", "html", env=live.env).startswith("<!DOCTYPE html>")
     assert json.loads(done("run", "card", run, "--json", env=live.env))["run_id"] == run

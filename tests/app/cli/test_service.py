@@ -199,7 +199,11 @@ def test_files_under_another_data_key_are_found_at_the_start(context: Context) -
 def test_a_sqlite_file_that_cannot_be_made_or_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("this is no database, and longer than the header of one would be" * 9)
     (tmp_path / "folder").mkdir()
-    for path, words in (("file/a.db", "cannot be made"), ("folder", "May this user"), ("file", "May this user")):
+    for path, words in (
+        ("file/a.db", "cannot be made"),
+        ("folder", "Check that this user"),
+        ("file", "Check that this user"),
+    ):
         result = run(Settings(data_dir=tmp_path / "data", database_url=f"sqlite:///{tmp_path / path}"), "migrate")
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result
         assert words in result.stderr

@@ -176,7 +176,7 @@ def test_the_command_shows_a_loss_and_enters_it_when_it_is_told_why(place: Place
     env = environment_of(place.settings())
     shown = ("ledger", "acknowledge-loss")
     assert done(*shown, env=env) == "The database has everything that was acknowledged.\n"
-    assert "--reason says why" in refused(*shown, "--yes", env=env)
+    assert "Give --reason to say why" in refused(*shown, "--yes", env=env)
     assert refused(*shown, "--yes", "--reason", "no loss", env=env)
     place.url = backup
     env = environment_of(place.settings())

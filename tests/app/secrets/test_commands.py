@@ -106,7 +106,7 @@ def test_saved_secrets_are_those_that_another_folder_needs(context: Context, tmp
     other = Settings(data_dir=there, database_url=context.database.url)
     assert run(other, "ledger", "checkpoint").exit_code == 0
     refused = run(settings, "secrets", "save", str(archive))
-    assert refused.stderr == f"epsilond: {archive} is there already, and is not overwritten. Name a new file.\n"
+    assert refused.stderr == f"epsilond: {archive} exists already and is not overwritten. Name a new file.\n"
 
 
 def test_secrets_that_settings_name_are_saved_with_the_others(context: Context, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_secrets_that_settings_name_are_saved_with_the_others(context: Context, 
     given = {"data_dir": tmp_path / "here", "database_url": context.database.url}
     settings = Settings(**given, secret_key="s" * 40, checkpoint_key_file=pem, data_key="ab" * 32)
     result = run(settings, "secrets", "save", str(tmp_path / "secrets.tar"))
-    assert "warning: The data key (EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE) is not in it" in result.stderr
+    assert "warning: The data key (EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE) is not in this file" in result.stderr
     there = extracted(tmp_path / "secrets.tar", tmp_path / "there")
     assert (there / "secret.key").read_text() == "s" * 40
     assert run(Settings(data_dir=there, database_url=context.database.url), "ledger", "checkpoint").exit_code == 0
