@@ -189,7 +189,7 @@ def advise(
 def _refuse_budgets(named: bool, path: str) -> None:
     if named:
         fail(
-            "Only a server knows what a budget has left, but this command asks no server: send this request to the server's "
+            "This command asks no server, but only a server knows what a budget has left: send this request to its "
             f"POST {path}."
         )
 

@@ -101,7 +101,7 @@ def test_another_scheme_is_refused(client: Client, budget: Budget) -> None:
     dataset = adapter.batches(DATA, Poisson(RECORDS, BINS, sampling_probability=0.2))
     reserved = RandomAllocation(RECORDS, BINS, num_bins=BINS)
     with (
-        pytest.raises(ValueError, match=r"drawn as .*poisson.* and what is reserved is .*random_allocation"),
+        pytest.raises(ValueError, match=r"drawn as .*poisson.* but the reservation is for .*random_allocation"),
         client.guard(budget, noise_multiplier=NOISE, sampler=reserved) as guard,
     ):
         guard.steps(dataset)
@@ -155,5 +155,5 @@ def test_an_order_that_is_cut_is_refused(client: Client, budget: Budget, make: A
 
 
 def test_another_number_of_records_is_refused() -> None:
-    with pytest.raises(ValueError, match=f"draws from 7 records, and there are {RECORDS}"):
+    with pytest.raises(ValueError, match=f"draws from 7 records, but there are {RECORDS}"):
         adapter.batches(DATA, Poisson(7, 1, sampling_probability=0.5))

@@ -263,7 +263,7 @@ def test_a_trainer_has_one_guard_and_a_sampler_its_own_records(
         held.void()
     other = Poisson(RECORDS + 1, 2, sampling_probability=0.1)
     with (
-        pytest.raises(ValueError, match=f"draws from {RECORDS + 1} records, and the train_dataset has {RECORDS}"),
+        pytest.raises(ValueError, match=f"draws from {RECORDS + 1} records, but the train_dataset has {RECORDS}"),
         huggingface.guard(client, budget, trainer, noise_multiplier=NOISE, sampler=other),
     ):
         raise AssertionError("the block has run")

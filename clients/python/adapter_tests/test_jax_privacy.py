@@ -135,7 +135,7 @@ def test_what_would_not_be_charged_as_it_is_is_refused(client: Client, budget: B
         guard(client, budget, batches, leaky, stddev=1.0)
     other = Batches(batch_selection.CyclicPoissonSampling(sampling_prob=0.4, iterations=STEPS), RECORDS)
     with guard(client, budget, batches, GRADS, stddev=4.0) as held:
-        with pytest.raises(ValueError, match="and what is reserved is"):
+        with pytest.raises(ValueError, match="but the reservation is for"):
             held.steps(other)
         held.void()
 

@@ -68,7 +68,7 @@ def test_options_that_would_draw_otherwise_are_refused(option: dict[str, Any]) -
     sampler = Poisson(RECORDS, 1, sampling_probability=0.5)
     with pytest.raises(ValueError, match=f"leave {next(iter(option))} out"):
         pytorch.data_loader(DATA, sampler, **option)
-    with pytest.raises(ValueError, match=f"draws from 7 records, and the dataset has {RECORDS}"):
+    with pytest.raises(ValueError, match=f"draws from 7 records, but the dataset has {RECORDS}"):
         pytorch.data_loader(DATA, Poisson(7, 1, sampling_probability=0.5))
 
 
@@ -113,7 +113,7 @@ def test_a_loader_of_opacus_is_known(client: Client, budget: Budget, make_traini
     with client.guard(budget, noise_multiplier=NOISE, sampling_probability=BATCH / RECORDS, steps=BINS) as guard:
         assert len(list(guard.steps(training.loader))) == BINS
     held = client.guard(budget, noise_multiplier=NOISE, sampling_probability=0.1, steps=BINS)
-    with pytest.raises(ValueError, match="what is reserved is"), held:
+    with pytest.raises(ValueError, match="the reservation is for"), held:
         list(held.steps(training.loader))
 
 

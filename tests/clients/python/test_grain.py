@@ -45,5 +45,5 @@ def test_steps_are_handed_out_once() -> None:
     source.hand_out()
     with pytest.raises(ValueError, match="handed out before"):
         source.hand_out()
-    with pytest.raises(ValueError, match="draws from 40 records, and there are 3"):
+    with pytest.raises(ValueError, match="draws from 40 records, but there are 3"):
         Batches([1, 2, 3], Poisson(40, 2, sampling_probability=0.5))

@@ -30,7 +30,7 @@ class Loader:
 @pytest.mark.parametrize("wrapped", [lambda sampler: sampler, Loader])
 def test_a_sampler_and_a_loader_that_has_it_are_what_they_say(wrapped: Any) -> None:
     check_batches(SAMPLER.sampling, wrapped(SAMPLER), stacklevel=1)
-    with pytest.raises(ValueError, match=r"drawn as .*random_allocation.*and what is reserved is .*poisson"):
+    with pytest.raises(ValueError, match=r"drawn as .*random_allocation.*but the reservation is for .*poisson"):
         check_batches(POISSON, wrapped(SAMPLER), stacklevel=1)
     with pytest.raises(ValueError, match="what is reserved"):
         check_batches(POISSON, wrapped(Poisson(100, 10, sampling_probability=0.2)), stacklevel=1)

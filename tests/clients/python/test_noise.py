@@ -87,8 +87,8 @@ def test_it_goes_on_bit_for_bit(taken: int) -> None:
         ({"earlier": []}, "must have the noise of 3 earlier steps, not of 0"),
         ({"step": 2}, "must have the noise of 2 earlier steps"),
         ({"step": 21}, "after 21 steps"),
-        ({"earlier": [np.zeros(4)] * 3}, "has the shape"),
-        ({"key": "00"}, "a key of 32 bytes, this one of 1"),
+        ({"earlier": [np.zeros(4)] * 3}, "must have the shape"),
+        ({"key": "00"}, "must have 32 bytes, not 1"),
     ],
 )
 def test_a_state_that_is_of_other_noise_or_not_whole_is_refused(changes: dict[str, Any], words: str) -> None:

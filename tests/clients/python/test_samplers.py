@@ -327,7 +327,7 @@ def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
         ({"kind": "shuffled_epochs", "steps_per_epoch": 3}, "no sampler for shuffled_epochs"),
         (allocation | {"participations": 2}, "participations must be 1"),
         (cut | {"truncation": "arbitrary"}, "cut at random"),
-        (cut | {"dataset_size": 61}, "the event is of 61 records"),
+        (cut | {"dataset_size": 61}, "the event is for 61 records"),
     ):
         with pytest.raises(ValueError, match=words):
             samplers.for_event({"sampling": sampling, "count": 2}, dataset_size=RECORDS)

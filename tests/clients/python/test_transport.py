@@ -77,7 +77,7 @@ def test_nobody_is_led_elsewhere_with_the_key(behind_proxy: Client, proxy: Proxy
     ],
 )
 def test_what_is_no_address_is_refused_without_showing_it(url: str) -> None:
-    with pytest.raises(ValueError, match="base_url is http") as caught:
+    with pytest.raises(ValueError, match="base_url must be http") as caught:
         Client(url)
     assert "secret" not in str(caught.value)
 

@@ -56,7 +56,7 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
     declared = declared_by(drawn_by if of_grain is None else of_grain.sampler)
     if declared is not None:
         if dict(declared) != dict(sampling):
-            raise ValueError(f"the batches are drawn as {dict(declared)}, and what is reserved is {dict(sampling)}")
+            raise ValueError(f"the batches are drawn as {dict(declared)}, but the reservation is for {dict(sampling)}")
         if of_grain is not None:
             of_grain.hand_out()
     elif sampling["kind"] == "fixed_order_epochs" and _keeps_its_order(batches, sampling["steps_per_epoch"]):

@@ -88,7 +88,7 @@ class CorrelatedNoise:
         if not 0.0 < stddev < math.inf or size < 1 or steps < 1:
             raise ValueError(f"stddev, size and steps must be positive, got {stddev!r}, {size!r} and {steps!r}")
         if key is not None and len(key) != KEY_BYTES:
-            raise ValueError(f"a key has {KEY_BYTES} bytes: leave it out, or go on by load_state_dict")
+            raise ValueError(f"the key must have {KEY_BYTES} bytes: leave it out, or restore it by load_state_dict")
         self._stddev, self._size, self._steps = float(stddev), int(size), int(steps)
         self.divisor, self.momentum = divisor, momentum
         self._key = secrets.token_bytes(KEY_BYTES) if key is None else bytes(key)
@@ -119,7 +119,7 @@ class CorrelatedNoise:
             )
         found = self._draw(self.seed(self._done))
         if tuple(found.shape) != (self._size,):
-            raise ValueError(f"normal numbers have the shape ({self._size},), got {tuple(found.shape)}")
+            raise ValueError(f"normal numbers must have the shape ({self._size},), got {tuple(found.shape)}")
         for coefficient, earlier in zip(self._coefficients[1:], reversed(self._earlier), strict=False):
             found = found - coefficient * earlier
         found = found / self._coefficients[0]
@@ -154,10 +154,10 @@ class CorrelatedNoise:
                 f"after {step} steps a state must have the noise of {needed} earlier steps, not of {len(earlier)}"
             )
         if any(tuple(each.shape) != (self._size,) for each in earlier):
-            raise ValueError(f"the noise of a step has the shape ({self._size},)")
+            raise ValueError(f"the noise of a step must have the shape ({self._size},)")
         key = bytes.fromhex(state["key"])
         if len(key) != KEY_BYTES:
-            raise ValueError(f"a state has a key of {KEY_BYTES} bytes, this one of {len(key)}")
+            raise ValueError(f"the key in a state must have {KEY_BYTES} bytes, not {len(key)}")
         self._key, self._done = key, step
         self._earlier = deque(earlier, maxlen=len(self._coefficients) - 1)
 

@@ -182,7 +182,7 @@ def identifier(named: str | Document) -> str:
     """Return the id of an object that is given by its id, or as the object itself."""
     value = named if isinstance(named, str) else named["id"]
     if not isinstance(value, str) or not value:
-        raise ValueError("this needs an id, or an answer that has one")
+        raise ValueError("the argument must be an id, or an answer that has an id")
     return value
 
 
@@ -280,7 +280,7 @@ def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> boo
     """
     parts = _parts(base_url)
     if parts is None or parts.hostname is None:
-        raise ValueError("base_url is http://HOST:PORT or https://HOST, without a user, a password or a query")
+        raise ValueError("base_url must be http://HOST:PORT or https://HOST, without a user, a password or a query")
     is_local = _is_loopback(parts.hostname)
     if has_key and parts.scheme == "http" and not is_local and not allow_insecure:
         raise ValueError(
@@ -310,11 +310,11 @@ def _is_loopback(host: str) -> bool:
 
 def _checked_key(api_key: str) -> str:
     if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise ValueError("api_key is not one of epsilond's: those consist of ASCII characters without spaces")
+        raise ValueError("api_key is not a key of epsilond: such keys consist of ASCII characters without spaces")
     return api_key
 
 
 def _checked_idempotency_key(key: str) -> str:
     if not 1 <= len(key) <= 200 or not key.isascii() or not key.isprintable() or key != key.strip():
-        raise ValueError("idempotency_key is 1 to 200 printable ASCII characters, without spaces at its ends")
+        raise ValueError("idempotency_key must be 1 to 200 printable ASCII characters, without spaces at its ends")
     return key

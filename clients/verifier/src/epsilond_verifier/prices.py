@@ -25,7 +25,7 @@ FILTER = "the charges of adaptively chosen steps add up, for each limit (docs/co
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price: mu squared, m > 0; the failure d; and the sum of the pure epsilons, None if it is not stated."""
+    """A price: m > 0 is mu squared, d the failure, and ``pure`` the sum of pure epsilons, or None if not stated."""
 
     exact: fmpq
     d: arb
@@ -65,7 +65,7 @@ class Price:
                 require(laws.sum_of_largest(steps, direction) <= self.pure, "the stated pure epsilon is large enough")
 
     def require_own(self, steps: Sequence[laws.Step]) -> None:
-        """Check that the squares of the steps' own mu add up to at most m; then no failure is needed."""
+        """Check that the squares of the steps' own mu add up to at most m. In this case no failure is needed."""
         left, total = self.exact, arb(0)
         for step in steps:
             if isinstance(step.law, laws.Normal) and step.law.rational is not None:
@@ -82,7 +82,7 @@ class Price:
         for left, right in pairwise(nodes):
             require(left.e < right.e, "the epsilons of the nodes increase")
             x, y = left.e.exp(), right.e.exp()
-            # The tangent at any place is valid; it is best where its slope is that of the chord.
+            # Any tangent is valid. The best one has the slope of the chord.
             share = ((left.most - right.most) / (y - x) / (1 - self.d)).min(arb(1) / 2)
             place = (mu * (arb(2).sqrt() * (1 - 2 * share).erfinv() - mu / 2)).max(left.e).min(right.e)
             place = arb(place.mid())

@@ -63,7 +63,7 @@ def to_json(event: Any) -> dict[str, Any]:
         TypeError: the object is no `DpEvent`.
     """
     if not hasattr(event, "to_named_tuple"):
-        raise TypeError(f"this reads a DpEvent of dp-accounting, and {type(event).__name__} is not one")
+        raise TypeError(f"the event must be a DpEvent of dp-accounting, not a {type(event).__name__}")
     converted: dict[str, Any] = plain(_fields(event.to_named_tuple()))
     return converted
 

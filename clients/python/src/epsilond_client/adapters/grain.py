@@ -37,7 +37,7 @@ class Batches:
 
     def __init__(self, records: Any, sampler: Sampler, collate: Callable[[list[Any]], Any] | None = None) -> None:
         if len(records) != sampler.records:
-            raise ValueError(f"the sampler draws from {sampler.records} records, and there are {len(records)}")
+            raise ValueError(f"the sampler draws from {sampler.records} records, but there are {len(records)}")
         self.sampler = sampler
         self._records, self._collate = records, collate or stacked
         self._first, self._steps = sampler.steps - sampler.steps_left, sampler.steps_left

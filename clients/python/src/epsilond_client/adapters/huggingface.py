@@ -77,7 +77,7 @@ def guard(
         raise ValueError("a sampler has its own dataset_size: leave dataset_size out")
     if sampler.records != len(trainer.train_dataset):
         raise ValueError(
-            f"the sampler draws from {sampler.records} records, and the train_dataset has {len(trainer.train_dataset)}"
+            f"the sampler draws from {sampler.records} records, but the train_dataset has {len(trainer.train_dataset)}"
         )
     held = client.guard(budget, noise_multiplier=noise_multiplier, sampler=sampler, purpose=purpose, **options)
     before = {"max_grad_norm": args.max_grad_norm, "max_steps": args.max_steps}
@@ -179,7 +179,7 @@ def _check(trainer: Any) -> None:
     module: Any = import_module("transformers")
     args = trainer.args
     if not isinstance(trainer, module.Trainer):
-        raise ValueError(f"this guards a transformers.Trainer, and {type(trainer).__name__} is not one")
+        raise ValueError(f"the trainer must be a transformers.Trainer, not a {type(trainer).__name__}")
     for name in _REPLACED:
         if name in vars(trainer):
             raise ValueError(f"this trainer is guarded already, or something else stands in place of its {name}")

@@ -46,7 +46,7 @@ def data_loader(
         if name in _REFUSED:
             raise ValueError(f"leave {name} out: {_REFUSED[name]}")
     if len(dataset) != sampler.records:
-        raise ValueError(f"the sampler draws from {sampler.records} records, and the dataset has {len(dataset)}")
+        raise ValueError(f"the sampler draws from {sampler.records} records, but the dataset has {len(dataset)}")
     data: Any = import_module("torch.utils.data")
     return data.DataLoader(
         dataset, batch_sampler=sampler, collate_fn=_Collate(dataset, collate_fn or data.default_collate), **options

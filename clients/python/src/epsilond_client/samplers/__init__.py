@@ -58,5 +58,5 @@ def for_event(event: Mapping[str, Any], *, dataset_size: int, **options: Any) ->
     if kind not in SAMPLERS:
         raise ValueError(f"there is no sampler for {kind}; there is one for each of {', '.join(SAMPLERS)}")
     if "slots" not in arguments and sampling.get("dataset_size", dataset_size) != dataset_size:
-        raise ValueError(f"the event is of {sampling['dataset_size']} records, and dataset_size is {dataset_size}")
+        raise ValueError(f"the event is for {sampling['dataset_size']} records, but dataset_size is {dataset_size}")
     return SAMPLERS[kind](dataset_size, int(event.get("count", 1)), **arguments, **options)

@@ -82,7 +82,7 @@ class TruncatedPoisson(Sampler):
             raise ValueError('slots is the number of slots, which truncation "random_slots" needs and no other takes')
         bound, name = (self.dataset_size, "dataset_size") if slots is None else (slots, "slots")
         if self.records > whole(name, bound, self.dataset_size):
-            raise ValueError(f"{name} is a bound on the number of records, and there are more than {bound}")
+            raise ValueError(f"{name} is a bound on the number of records, but there are more than {bound}")
         self.sampling = {
             "kind": self.kind,
             "sampling_probability": checked_probability(sampling_probability),

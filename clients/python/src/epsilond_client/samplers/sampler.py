@@ -56,7 +56,9 @@ class Sampler(ABC):
         self.steps = whole("steps", steps, 1)
         self._records = self.dataset_size if records is None else whole("records", records, 0)
         if key is not None and len(key) != KEY_BYTES:
-            raise ValueError(f"a key has {KEY_BYTES} bytes: leave it out, or take it from another sampler's state_dict")
+            raise ValueError(
+                f"the key must have {KEY_BYTES} bytes: leave it out, or take it from another sampler's state_dict"
+            )
         self._key = secrets.token_bytes(KEY_BYTES) if key is None else bytes(key)
         number, count = whole("shard[0]", shard[0], 0), whole("shard[1]", shard[1], 1)
         if number >= count:
