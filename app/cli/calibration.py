@@ -160,7 +160,7 @@ def advise(
     simulate: Annotated[
         bool,
         typer.Option(
-            "--simulate", help="Also run the applicable algorithms on synthetic rows, and rank them by their results."
+            "--simulate", help="Run the applicable algorithms on synthetic rows, too, and rank them by their results."
         ),
     ] = False,
     as_json: AsJson = False,

@@ -62,7 +62,7 @@ def check_header(file: Path, declared: Collection[str], ignored: Collection[str]
 
 def _not_a_header(file: Path, header: Sequence[str]) -> str:
     """Say what is wrong with a first row that has no declared name, without repeating it."""
-    needed = f"the first row of {file.name} must name the columns, but it has no declared name"
+    needed = f"the first row of {file.name} must name the declared columns"
     between = next((each for each in (";", "\t", "|") if len(header) == 1 and each in header[0]), None)
     if between is None:
         return needed

@@ -32,7 +32,7 @@ def test_a_sampler_and_a_loader_that_has_it_are_what_they_say(wrapped: Any) -> N
     check_batches(SAMPLER.sampling, wrapped(SAMPLER), stacklevel=1)
     with pytest.raises(ValueError, match=r"drawn as .*random_allocation.*but the reservation is for .*poisson"):
         check_batches(POISSON, wrapped(SAMPLER), stacklevel=1)
-    with pytest.raises(ValueError, match="what is reserved"):
+    with pytest.raises(ValueError, match="the reservation is for"):
         check_batches(POISSON, wrapped(Poisson(100, 10, sampling_probability=0.2)), stacklevel=1)
 
 
@@ -143,7 +143,7 @@ def test_the_service_accounts_what_a_sampler_says(client: Client, sampler: Sampl
 def test_a_guard_refuses_a_loop_over_other_batches_before_anything_is_drawn(client: Client, budget: Budget) -> None:
     sampler = Poisson(100, 10, sampling_probability=0.1)
     held = client.guard(budget, noise_multiplier=50.0, sampler=sampler, steps=3)
-    with pytest.raises(ValueError, match="what is reserved"), held:
+    with pytest.raises(ValueError, match="the reservation is for"), held:
         list(held.steps(Poisson(100, 3, sampling_probability=0.2)))
     assert [found.state for found in client.reservations.list(budget)] == ["voided"]
 
