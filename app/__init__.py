@@ -1,3 +1,3 @@
-"""Floor 4: the service, with HTTP, SQL and worker processes. Each resource has a folder."""
+"""The service: it answers HTTP requests, stores data by SQL, and runs worker processes. Each resource has a folder."""
 
 VERSION = "0.1.0"

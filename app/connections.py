@@ -1,7 +1,7 @@
-"""A client's connection. Every wait for the client ends, and input that is no request gets an answer.
+"""Limits how long the server waits for a client, and answers input that is not a request.
 
 The server underneath waits as long as a client likes for the first byte of a request, for the rest of it, and for
-somebody to read an answer. A client that has vanished without a word looks the same as one that is slow.
+somebody to read an answer. The server cannot tell a client that has vanished from a slow one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = structlog.get_logger("epsilond.connections")
 
 #: The seconds for the head of a request, from the start of the connection or, for later requests, from the first byte.
 HEAD_S = 20.0
-#: The seconds for a body: the first number, and one more for every `BODY_BYTES_PER_S` bytes that have come.
+#: The seconds for a body: `BODY_S`, and one more second for every `BODY_BYTES_PER_S` bytes that have arrived.
 BODY_S, BODY_BYTES_PER_S = 30.0, 500
 #: The seconds for which a client may read nothing of an answer.
 UNREAD_S = 60.0
@@ -67,8 +67,9 @@ def most_connections() -> int:
 
 
 def notice_who_vanishes(listening: socket.socket) -> None:
-    """Make the system check on silent connections whether the client is still there. New connections inherit this
-    setting."""
+    """Let the operating system check whether the clients of silent connections still exist.
+
+    New connections inherit this setting."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
         ("TCP_KEEPIDLE", PROBE_AFTER_S),
@@ -96,7 +97,7 @@ class Connection(H11Protocol):
         self.conn = self._messages = _Messages(h11.SERVER, HEAD_BYTES)
         self._received = 0
         self._is_refused = False
-        # What the client owed at the last look, since when, and how many bytes had come or were unread then.
+        # At the last check: what the client owed, since when, and how many bytes had arrived or were unread.
         self._owed: tuple[Owes, int] = (Owes.NOTHING, 0)
         self._since, self._received_before = 0.0, 0
 
@@ -117,11 +118,11 @@ class Connection(H11Protocol):
             detail = f"The lines before the body are longer than {HEAD_BYTES} bytes."
             self._refuse(Problem(431, "head_too_large", detail))
         else:
-            detail = "This is not a request of HTTP/1.1, or it says in two ways how long its body is."
+            detail = "This is not a request of HTTP/1.1, or it states the length of its body in two ways."
             self._refuse(Problem(400, "malformed_request", detail))
 
     def end_if_overdue(self, now: float) -> None:
-        """Close the connection to a client whose time is over. If the client owes a request, answer first."""
+        """Close the connection if the client's time is over. If a request is overdue, answer before closing."""
         owes, since = self._looked_at(now)
         received = self._received - self._received_before
         patience = {
@@ -159,7 +160,7 @@ class Connection(H11Protocol):
         if owes is Owes.READING or self._received == 0:
             self.transport.abort()
         else:
-            detail = f"The request did not come in time: {HEAD_S:g} s for its head, {BODY_S:g} s and more for a body."
+            detail = f"The request did not arrive in time. The head has {HEAD_S:g} s, and a body {BODY_S:g} s or more."
             self._refuse(Problem(408, "request_timeout", detail))
 
     def _refuse(self, problem: Problem) -> None:

@@ -34,7 +34,7 @@ commands = typer.Typer(rich_markup_mode=None)
 #: The progress bar advances after every this many bytes.
 _STEP_BYTES = 2**20
 
-Archive = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The file of a backup.")]
+Archive = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The path of the backup file.")]
 
 
 @commands.command("backup", epilog=example("epsilond backup monday.backup"))
@@ -43,14 +43,17 @@ def write_backup(
         Path, typer.Argument(metavar="ARCHIVE", help="Write to this new file, which only its owner may read.")
     ],
     verifies: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Verify the books, which takes a minute for a million entries.")
+        bool,
+        typer.Option(
+            "--verify/--no-verify", help="Verify the ledger first, which takes a minute for a million entries."
+        ),
     ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Write the database and the files of the service to one file. The service may run meanwhile.
 
-    The file does not have the secrets, checkpoints of runs or the fence: keep the secrets elsewhere. It is as private
-    as the data sets in it.
+    The file does not contain the secrets, the checkpoints of runs or the fence: keep the secrets elsewhere. The file is
+    as private as the data sets in it.
     """
     with open_context() as context, _refusals_in_one_line(archive):
         require_schema(context)
@@ -64,7 +67,7 @@ def write_backup(
 def check_backup(archive: Archive, as_json: AsJson = False) -> None:
     """Verify a backup, and show its contents. This needs no database.
 
-    Every part is compared with its hash, and the whole with its seal, if the secret that it was sealed with is in the
+    Every part is compared with its hash. The whole is compared with its seal if the secret that sealed it is in the
     data folder or the settings.
     """
     collector.resume()
@@ -123,7 +126,8 @@ def _print_standing_loss(loss: Loss, settings: Settings, as_json: bool) -> None:
         print_loss(loss, settings)
     print_error(
         "The backup is restored. Nothing is served until the loss is acknowledged: epsilond ledger acknowledge-loss "
-        "--yes --reason REASON (docs/operating/fence.md). A rehearsal acknowledges nothing (docs/operating/backups.md)."
+        "--yes --reason REASON (docs/operating/fence.md). Acknowledge nothing in a rehearsal "
+        "(docs/operating/backups.md)."
     )
 
 
@@ -152,7 +156,7 @@ def _print(manifest: Manifest, as_json: bool, more: dict[str, Any]) -> None:
 
 
 def _check_seal(check: Any) -> bool:
-    """Compare the seal if the secret is here, and return whether it is. No secret is made."""
+    """Compare the seal if the secret is here, and return whether the secret is here. Create no secret."""
     try:
         settings = Settings()
         context = Context(settings, Database("sqlite://"))
@@ -188,6 +192,6 @@ def _refusals_in_one_line(archive: Path) -> Iterator[None]:
     except SecretUnavailable as refused:
         fail(refused.detail)
     except FileExistsError as error:
-        fail(f"{error.filename} is there already, and is not overwritten. Name a new file.")
+        fail(f"{error.filename} exists already and is not overwritten. Name a new file.")
     except OSError as error:
         fail(f"{error.filename or archive}: {error.strerror}.")

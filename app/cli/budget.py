@@ -1,4 +1,4 @@
-"""`epsilond budget`: limits on privacy loss and what became of them, on a server."""
+"""`epsilond budget`: manage the budgets of a server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def create(
         str | None, typer.Option("--filter", help="Its kind, if the amounts leave it open: approximate-dp.")
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="What one record stands for, such as person: fixed for ever.")
+        str | None, typer.Option(help="What one record stands for, such as person: it cannot change.")
     ] = None,
     parent: Annotated[str | None, typer.Option(help="Id or name of the budget above it.")] = None,
     report_delta: Annotated[float | None, typer.Option(help="The delta at which reports state epsilon.")] = None,
@@ -101,7 +101,7 @@ def create(
     is_asked = bool(against) and sys.stdin.isatty()
     if is_asked:
         print_warnings(against)
-        typer.confirm("Open it all the same? It cannot be closed later.", abort=True, err=True)
+        typer.confirm("Open the budget anyway? It cannot be closed later.", abort=True, err=True)
     text = server.post("/v1/budgets", question, idempotency_key)
     if not is_asked:
         print_warnings(against)
@@ -110,7 +110,7 @@ def create(
 
 def _doubts(server: Server, asked_for: Any) -> list[str]:
     """Return doubts about a requested budget. The request may be any JSON."""
-    from app.budgets.doubts import doubts, same_name  # imported here, since no other command needs it
+    from app.budgets.doubts import doubts, same_name  # Imported here, since no other command needs it.
 
     if not isinstance(asked_for, Mapping):
         return []
@@ -181,7 +181,7 @@ def entries(
 @commands.command(epilog=example("epsilond budget spending BUDGET --by purpose"))
 def spending(
     budget: Budget,
-    by: Annotated[SpentBy, typer.Option(help="What the charges are added up by.")] = SpentBy.DAY,
+    by: Annotated[SpentBy, typer.Option(help="The property by which charges are added up.")] = SpentBy.DAY,
     after: After = None,
     before: Before = None,
     limit: Limit = None,
@@ -287,7 +287,7 @@ def deployment(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show or replace what only the operator knows, for privacy cards.
+    """Show or replace the facts on privacy cards that only the operator knows.
 
     With a request file, its answers replace the earlier ones. Without one, the answers are shown.
     """
@@ -363,7 +363,7 @@ def _print_budget(budget: Mapping[str, Any]) -> None:
 
 
 def _with_names_of_rows(caveat: str) -> str:
-    """Return the service's caveat about its numbers, with the names that they have in the table."""
+    """Return the service's caveat about its numbers, with the table's names for them."""
     return caveat.replace("`filter_epsilon`", "the filter's own").replace("`epsilon`", "the report")
 
 

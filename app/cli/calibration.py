@@ -27,7 +27,10 @@ _SHOWN = 4
 )
 def calibrate(
     algorithm: Annotated[
-        str | None, typer.Argument(metavar="ALGORITHM", help="Such as dp_sgd; `advise` tells which apply.")
+        str | None,
+        typer.Argument(
+            metavar="ALGORITHM", help="The name of an algorithm, such as dp_sgd; `advise` says which apply."
+        ),
     ] = None,
     dataset_size: Annotated[int | None, typer.Option(help="A public number of records.")] = None,
     batch_size: choices.BatchSize = None,
@@ -51,7 +54,7 @@ def calibrate(
     bands: choices.Bands = None,
     dtype: choices.Dtype = None,
     assumptions: choices.Assumption = None,
-    dimension: Annotated[int | None, typer.Option(help="Number of parameters; utility needs it.")] = None,
+    dimension: Annotated[int | None, typer.Option(help="Number of parameters; the utility bound needs it.")] = None,
     noise_multiplier: Annotated[
         float | None, typer.Option(help="Noise multiplier, if something else is solved for.")
     ] = None,
@@ -155,7 +158,10 @@ def sweep(request: NeededFile, as_json: AsJson = False) -> None:
 def advise(
     request: NeededFile,
     simulate: Annotated[
-        bool, typer.Option("--simulate", help="Run those that apply on synthetic rows, too, and rank what they attain.")
+        bool,
+        typer.Option(
+            "--simulate", help="Run the applicable algorithms on synthetic rows, too, and rank them by their results."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -219,15 +225,15 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
 
 
 def _chosen(found: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return what was chosen for the training loop because the request left it out. Another loop would need other
-    noise."""
+    """Return the properties of the training loop that were chosen because the request left them out. Another loop would
+    need other noise."""
     chosen = {choice["name"]: choice["value"] for choice in found.get("choices", ())}
     facts = {}
     for name in ("algorithm", "gradient_bound"):
         if name in chosen:
             value = chosen[name]
             words = " ".join(map(str, value.values())) if isinstance(value, dict) else value
-            facts[name] = f"{words} (chosen, as none was named)"
+            facts[name] = f"{words} (chosen because the request names none)"
     return facts
 
 
@@ -244,7 +250,7 @@ def _print_events(found: Mapping[str, Any]) -> None:
 
 
 def _of_the_paper(literal: Mapping[str, Any] | None) -> Mapping[str, object]:
-    """Return the verdict on the paper's own calibration, if it was judged."""
+    """Return the verdict on the calibration that the paper prescribes, if it was judged."""
     if literal is None or literal["verdict"] is None:
         return {}
     return {"formula_printed_in_the_paper": f"{literal['verdict']} (it is not used)", "why": literal["why"]}

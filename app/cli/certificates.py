@@ -1,4 +1,4 @@
-"""`--certificate FILE` of the commands that answer with certificates."""
+"""The option `--certificate FILE` of the commands whose answers may contain a certificate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 CertificateFile = Annotated[
-    Path | None, typer.Option(help="Write a certificate of the upper end, for epsilond-verify, to this file.")
+    Path | None, typer.Option(help="Write a certificate of the upper end to this file, for epsilond-verify.")
 ]
 
 
@@ -21,7 +21,7 @@ def write_certificate(file: Path | None, answer: str) -> None:
 
 
 def certificate_facts(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield what an answer says about its certificates; nothing if no certificates were requested."""
+    """Yield what an answer says about its certificates. Yield nothing if no certificates were requested."""
     if "certificates" in found:
         upper = found["certificates"]["upper"]
         yield "certificate", f"sha256 {upper['sha256']}, {upper['checked_with']}" if upper else "none"

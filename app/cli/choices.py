@@ -1,4 +1,4 @@
-"""Options that calibrations and runs share: those of an algorithm and its target, as fields of a request."""
+"""The options that calibrations and runs share. They describe an algorithm and its target, as fields of a request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Relation = Annotated[
 ]
 MaxGradNorm = Annotated[float | None, typer.Option(help="Clip each record's gradient to this norm.")]
 Regularizer = Annotated[
-    float | None, typer.Option(help="Normalise each record's gradient with it, in place of clipping.")
+    float | None, typer.Option(help="Normalise each record's gradient with this constant, in place of clipping.")
 ]
 Epsilon = Annotated[float | None, typer.Option(help="epsilon of the target, beside --delta.")]
 Delta = Annotated[float | None, typer.Option(help="delta of the target, beside --epsilon.")]
@@ -37,7 +37,7 @@ Mu = Annotated[float | None, typer.Option(help="A target in Gaussian DP.")]
 Preset = Annotated[
     str | None,
     typer.Option(
-        help="How to choose what is left out, from public numbers alone: practical or theorem.", show_default=False
+        help="How to choose omitted values from public numbers alone: practical or theorem.", show_default=False
     ),
 ]
 StepSize = Annotated[float | None, typer.Option(help="A step size of your own, in place of the theorem's.")]
@@ -146,7 +146,7 @@ def fields_of(
 def _only_one(kinds: dict[str, float | None], options: str) -> str | None:
     given = [kind for kind, value in kinds.items() if value is not None]
     if len(given) > 1:
-        raise typer.BadParameter("these exclude each other", param_hint=options)
+        raise typer.BadParameter("these options exclude each other", param_hint=options)
     return given[0] if given else None
 
 
@@ -169,4 +169,6 @@ def _named_number(text: str, option: str, example: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise typer.BadParameter(f"it takes a name and a number, such as {example}", param_hint=option) from None
+        raise typer.BadParameter(
+            f"the option takes a name and a number, such as {example}", param_hint=option
+        ) from None

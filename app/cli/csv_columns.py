@@ -1,5 +1,6 @@
-"""CSV files before their upload: their header is compared with what is declared, and columns that are left out never
-leave this machine."""
+"""Checks CSV files before their upload.
+
+The header is compared with the declared columns, and columns that are left out never leave this machine."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ _OPTION = "--ignore-columns"
 
 
 def check_header(file: Path, declared: Collection[str], ignored: Collection[str]) -> None:
-    """Compare the first row of a CSV file with what is declared, before anything is sent.
+    """Compare the first row of a CSV file with the declared columns, before anything is sent.
 
     The server does not repeat names that are not declared, because without a header the first row is somebody's record.
-    Here they are named if the row has a declared name. Files of other kinds, and what is not CSV, are left to the
-    server.
+    Here the undeclared names are shown if the row has at least one declared name. The server judges files that are not
+    CSV.
 
     Args:
-        file: The file as it lies here.
+        file: The file on this machine.
         declared: The names of the declared columns.
         ignored: The names of the columns that are left out.
 
     Raises:
-        typer.BadParameter: the names are not those of the file.
+        typer.BadParameter: the names differ from those of the file.
     """
     if both := sorted({*declared} & {*ignored}):
         raise typer.BadParameter(
@@ -61,7 +62,7 @@ def check_header(file: Path, declared: Collection[str], ignored: Collection[str]
 
 def _not_a_header(file: Path, header: Sequence[str]) -> str:
     """Say what is wrong with a first row that has no declared name, without repeating it."""
-    needed = f"the first row of {file.name} has none of the declared names: it must name the columns"
+    needed = f"the first row of {file.name} must name the declared columns"
     between = next((each for each in (";", "\t", "|") if len(header) == 1 and each in header[0]), None)
     if between is None:
         return needed
@@ -85,7 +86,7 @@ def without_columns(file: Path, names: Sequence[str]) -> Iterator[Path]:
         return
     if file.suffix.lower() != ".csv":
         raise typer.BadParameter(
-            f"only CSV files can be uploaded without some columns, not {file.name}", param_hint=_OPTION
+            f"columns can be left out of CSV files only, and {file.name} is not one", param_hint=_OPTION
         )
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / file.name
@@ -105,6 +106,6 @@ def _write_without(file: Path, copy: Path, names: set[str]) -> None:
         written.writerow([header[index] for index in stays])
         for number, row in enumerate(rows, start=2):
             if row and len(row) != len(header):
-                hint = f"row {number} of {file.name} has {len(row)} cells, and its header has {len(header)}"
+                hint = f"row {number} of {file.name} has {len(row)} cells, but the header has {len(header)}"
                 raise typer.BadParameter(hint, param_hint=_OPTION)
             written.writerow([row[index] for index in stays] if row else [])

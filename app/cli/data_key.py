@@ -1,4 +1,4 @@
-"""`epsilond data-key`: manage the keys that encrypt files at rest. It needs the rights of the machine's user only."""
+"""`epsilond data-key`: manage the keys that encrypt files at rest. It needs only the rights of the machine's user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ commands = typer.Typer(
 def list_keys(as_json: AsJson = False) -> None:
     """List the data keys, and how many files each of them encrypts. No key is shown.
 
-    The newest encrypts; older ones decrypt. Nobody can read the files of a key that is missing.
+    The newest key encrypts, and older keys only decrypt. If a key is missing, nobody can read its files.
     """
     rows = _rows(read_settings())
     if as_json:
@@ -44,7 +44,7 @@ def list_keys(as_json: AsJson = False) -> None:
 
 @commands.command("rotate", epilog=example("epsilond data-key rotate"))
 def rotate(as_json: AsJson = False) -> None:
-    """Draw a new data key, which encrypts from now on. Older keys only decrypt. Servers may serve meanwhile.
+    """Draw a new data key, which encrypts from now on. Older keys only decrypt. Servers may keep running.
 
     The new key becomes the first one in the file that EPSILOND_DATA_KEY_FILE names.
     """
@@ -63,7 +63,7 @@ def rotate(as_json: AsJson = False) -> None:
 def re_encrypt(as_json: AsJson = False) -> None:
     """Encrypt files of older keys, and files in the clear, with the newest key.
 
-    You may stop it and call it again, and servers may serve meanwhile. Status 1 means that files are left.
+    You may stop this command and run it again. Servers may keep running. Status 1 means that files are left.
     """
     with open_context() as context, _refusals_in_one_line():
         require_schema(context)
@@ -80,7 +80,7 @@ def re_encrypt(as_json: AsJson = False) -> None:
         print_text(f"{outcome.done} file(s) were encrypted with the newest data key.")
         if outcome.left:
             print_text(
-                f"{outcome.left} file(s) of runs or uploads in progress are left. Run this again when those have ended."
+                f"{outcome.left} file(s) of runs or uploads in progress are left. Run this again after their end."
             )
     if outcome.unreadable:
         print_warnings(
@@ -97,9 +97,9 @@ def drop(
     key: Annotated[str, typer.Argument(metavar="KEY", help="An older key, as `data-key list` shows it.")],
     as_json: AsJson = False,
 ) -> None:
-    """Take an older data key out of the file. It is refused while a file is encrypted with it.
+    """Take an older data key out of the key file. This is refused while any file is encrypted with that key.
 
-    Backups from before still need the key: keep it with them.
+    Older backups still need the key: keep it with them.
     """
     settings = read_settings()
     keys = _key_file(settings)
@@ -150,4 +150,4 @@ def _refusals_in_one_line() -> Iterator[None]:
     except NotRotated as error:
         fail(str(error))
     except OSError as error:
-        fail(f"A file cannot be written: {error.strerror}, {error.filename}.")
+        fail(f"The file {error.filename} cannot be written: {error.strerror}.")

@@ -59,7 +59,7 @@ def upload(
         float | None, typer.Option(help="Share of private rows that a secret coin holds out, to evaluate runs on.")
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="What a row belongs to; by default what the budget protects.")
+        str | None, typer.Option(help="The privacy unit of a row; by default the unit of the budget.")
     ] = None,
     person_column: Annotated[str | None, typer.Option(help="A further column with ids of persons.")] = None,
     rows_per_person: Annotated[int | None, typer.Option(help="The most rows that one person may have.")] = None,
@@ -67,15 +67,13 @@ def upload(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Upload a file, with what is declared about it.
+    """Upload a file and its declaration.
 
-    All that is declared is public: know it without looking at any single record. Numbers outside their bounds are
-    clipped; anything else that is not as declared is refused.
+    Everything in the declaration is public, so it must not depend on any single record. Numbers outside their bounds
+    are clipped. The file is refused if anything else differs from the declaration.
     """
     if (column is None) == (columns is None):
-        raise typer.BadParameter(
-            "declare the columns with --column, once for each, or in a file", param_hint="--columns"
-        )
+        raise typer.BadParameter("declare each column with --column, or all of them in a file", param_hint="--columns")
     server = Server(url)
     lines = columns.read_text(encoding="utf-8").splitlines() if columns is not None else column or []
     for line in lines:

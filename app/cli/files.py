@@ -1,4 +1,4 @@
-"""New files that commands write. Only their owner can read them, and they are written completely or not at all."""
+"""Creates the files that commands write. Only their owner can read them, and they are complete or do not exist."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ def new_private_file(path: Path) -> int:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file that only its owner can read, and that is on the disk when the block ends. Where there is no
-    room, there is no file, and the command ends with one line."""
+    """Yield a new file that only its owner can read. When the block ends, the file is on the disk.
+
+    If the file cannot be written completely, it is deleted, and the command ends with one line."""
     descriptor = new_private_file(path)
     try:
         with open(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(descriptor)
-    except BaseException as error:  # Ctrl+C included, and a database that fails half-way
+    except BaseException as error:  # This includes Ctrl+C and a database that fails half-way.
         path.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            fail(f"Cannot write to {path}: {error.strerror}. Nothing is left of it.")
+            fail(f"Cannot write to {path}: {error.strerror}. No partial file is left.")
         raise

@@ -1,4 +1,4 @@
-"""`epsilond import`: what a call of another library truly costs, computed here, without a server or a database."""
+"""`epsilond import`: compute the true cost of a call of another library, without a server or a database."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def import_call(
         typer.Option(help="What the loader really does: poisson or shuffled.", show_default="what the call says"),
     ] = None,
     relation: choices.Relation = None,
-    delta: Annotated[float | None, typer.Option(help="Needed if the call does not say it.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Needed if the call does not give a delta.")] = None,
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what a call of Opacus, JAX Privacy and others truly costs.
 
-    The others are TensorFlow Privacy and dp-accounting. The answer also has the number that the library would claim,
-    and what the call does not say.
+    The other libraries are TensorFlow Privacy and dp-accounting. The answer also has the number that the library would
+    claim, and lists the assumptions that the call does not state.
     """
     if file is None and request is None:
         raise typer.BadParameter("give a file with the call, or - to paste it", param_hint="FILE")
@@ -93,12 +93,12 @@ def _print(found: Mapping[str, Any]) -> None:
     print_facts(dict(_facts(found)))
     call = found["call"]
     if call is not None and call["assumed"]:
-        print_text("\nThe numbers rest on what the call does not say:")
+        print_text("\nThe numbers rest on these assumptions, which the call does not state:")
         print_table(
             ("assumed", "value", "why"), [(each["name"], each["value"], each["reason"]) for each in call["assumed"]]
         )
     if unsound := [each["detail"] for each in found["differences"] if each["unsound"]]:
-        print_text("\nThe library may say too little:")
+        print_text("\nThe library may report too small a loss:")
         for detail in unsound:
             print_text(f"- {detail}")
     print_warnings(found["warnings"])

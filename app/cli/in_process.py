@@ -1,4 +1,4 @@
-"""Requests that no server has to answer: read as the service reads them, and answered by the same functions."""
+"""Answers requests without a server. It reads them as the service does, and answers by the same functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Request = TypeVar("_Request", bound=BaseModel)
 
 
 class _Here(ProcessPool):
-    """Runs jobs in the process that asks for them. Nobody else waits, and the user can press Ctrl+C."""
+    """Runs jobs in this process. Nobody else waits for it, and the user can press Ctrl+C."""
 
     def run_within(self, seconds: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)

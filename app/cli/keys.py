@@ -1,4 +1,4 @@
-"""`epsilond keys`: manage API keys. It needs the rights of the machine's user only."""
+"""`epsilond keys`: manage API keys. It needs only the rights of the machine's user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.problems import Problem
 
 commands = typer.Typer(
     name="keys",
-    help="API keys of the server on this machine.\n\nUntil a key is created, it answers only this machine.",
+    help="API keys of the server on this machine.\n\nUntil a key is created, the server answers only this machine.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -38,14 +38,16 @@ KeyOutput = Annotated[Path | None, typer.Option(help="Write the key to this new 
 @commands.command("create", epilog=example("epsilond keys create --name notebook --scope analyst --expires-in 90d"))
 def create_key(
     name: Annotated[str, typer.Option(help="What the key is for.")],
-    scope: Annotated[list[Scope], typer.Option(help="What it allows; may be repeated. admin implies all others.")],
+    scope: Annotated[list[Scope], typer.Option(help="What the key allows; may be repeated. admin implies all others.")],
     budget: Annotated[
-        list[str] | None, typer.Option(help="Id of a budget that it reaches, with all below; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Id of a budget that the key reaches, with all budgets below it; may be repeated."),
     ] = None,
     expires_in: Annotated[
-        str | None, typer.Option(help="When it ends: 90d, 12h, 30m or seconds. Without this it does not end.")
+        str | None,
+        typer.Option(help="How long the key is valid: 90d, 12h, 30m or seconds. By default it never expires."),
     ] = None,
-    if_none: Annotated[bool, typer.Option("--if-none", help="Create one only if no key was ever created.")] = False,
+    if_none: Annotated[bool, typer.Option("--if-none", help="Create a key only if no key was ever created.")] = False,
     output: KeyOutput = None,
     as_json: AsJson = False,
 ) -> None:
@@ -96,7 +98,7 @@ def create_key(
 def rotate_key(
     key_id: KeyId,
     overlap: Annotated[
-        str, typer.Option(help="How long the old token stays valid: at most 7d. 0 ends every older one now.")
+        str, typer.Option(help="How long the old token stays valid: at most 7d. 0 ends every older token now.")
     ] = "1h",
     output: KeyOutput = None,
     as_json: AsJson = False,
@@ -150,7 +152,7 @@ def list_keys(as_json: AsJson = False) -> None:
 
 
 def _shown(names: Sequence[str] | None, key: KeyBody, everything: str) -> str:
-    """Return the rights of a key; a provider's account has none of its own."""
+    """Return the rights of a key. An account of a sign-in provider has no rights of its own."""
     if key.issuer is not None:
         return "by its groups"
     return everything if names is None else ",".join(names)
@@ -158,7 +160,7 @@ def _shown(names: Sequence[str] | None, key: KeyBody, everything: str) -> str:
 
 @commands.command("revoke", epilog=example("epsilond keys revoke KEY"))
 def revoke_key(key_id: KeyId, as_json: AsJson = False) -> None:
-    """Revoke a key for ever. After the last one the server answers nobody until another is created."""
+    """Revoke a key for ever. Once the last key is revoked, the server answers nobody until another key is created."""
     with open_context() as context:
         require_schema(context)
         if not auth.revoke_key(context, key_id):
@@ -168,7 +170,9 @@ def revoke_key(key_id: KeyId, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"id": key_id, "state": "revoked"})
     else:
-        hint = "" if is_administered else " No key with the scope admin is left; `epsilond keys create` makes one."
+        hint = (
+            "" if is_administered else " No key with the scope admin is left; create one with `epsilond keys create`."
+        )
         print_text(f"{key_id} is revoked.{hint}")
 
 
@@ -205,7 +209,7 @@ def _tell_of_none(as_json: bool) -> None:
     if as_json:
         print_json({"id": None})
     else:
-        print_text("There is a key already; none was created.")
+        print_text("A key exists already, so no key was created.")
 
 
 def _give_up(target: int | None, output: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""`epsilond ledger`: the books of all budgets."""
+"""`epsilond ledger`: verify, export and mend the ledger of all budgets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def verify_ledger(
         list[str] | None, typer.Option(help="Public key of a witness that cosigns checkpoints; may be repeated.")
     ] = None,
     quorum: Annotated[
-        int | None, typer.Option(help="How many of them must have cosigned the checkpoint; by default all.", min=1)
+        int | None,
+        typer.Option(help="How many of the witnesses must have cosigned the checkpoint; by default all.", min=1),
     ] = None,
     prices: Annotated[
         bool, typer.Option("--prices", help="Compare each charge with what its events cost by today's engine.")
@@ -78,9 +79,9 @@ def verify_ledger(
 ) -> None:
     """Verify that nobody has changed the books.
 
-    If they were changed, the first bad place is shown, and the status is 1. With --prices, a charge below the certified
-    lower end of today's price is bad, too; with --proofs, so is a certificate that does not prove the cost of its
-    charge alone.
+    If they were changed, the first bad entry is shown, and the status is 1. With --prices, a charge below the certified
+    lower end of today's price is bad, too. With --proofs, a certificate that does not prove the cost of its charge is
+    bad, too.
     """
     if export is not None and checkpoint is not None and public_key is None:
         fail(
@@ -90,7 +91,7 @@ def verify_ledger(
     if export is not None and proofs:
         fail("An export has no certificates, because they are only in the database: verify them without --export.")
     if checkpoint is None and (witness or quorum):
-        fail("Witnesses cosign a checkpoint: name one with --checkpoint.")
+        fail("--witness needs --checkpoint, since witnesses cosign a checkpoint.")
     past = None if since is None else _read_past(since)
     kept = None if checkpoint is None else _read_checkpoint(checkpoint, public_key)
     if checkpoint is not None and (witness or quorum):
@@ -153,7 +154,7 @@ def export_ledger(
 def sign_checkpoint(
     output: Output = None,
     witnessed: Annotated[
-        bool, typer.Option("--witnessed", help="The newest one that enough witnesses have cosigned.")
+        bool, typer.Option("--witnessed", help="Take the newest checkpoint that enough witnesses have cosigned.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -179,7 +180,7 @@ commands.command("witnesses", epilog=example("epsilond ledger witnesses"))(list_
 
 @commands.command("public-key", epilog=example("epsilond ledger public-key"))
 def print_public_key(as_json: AsJson = False) -> None:
-    """Print the public key that verifies the checkpoints of this ledger. Keep it with them."""
+    """Print the public key that verifies the checkpoints of this ledger. Keep the key with them."""
     with open_context() as context:
         require_schema(context)
         require_secrets(context)
@@ -200,7 +201,7 @@ def check_proof_file(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a proof shows what it says; status 1 if it does not. This needs no database."""
+    """Check that a proof shows what it states. The status is 1 if it does not. This needs no database."""
     kept = None if checkpoint is None else _read_checkpoint(checkpoint, public_key)
     try:
         shown = str(check_proof(_read_text(proof), _public_key(public_key), kept))
@@ -233,7 +234,7 @@ def rebuild_ledger(as_json: AsJson = False) -> None:
 
 @commands.command("reprice", epilog=example("epsilond ledger reprice"))
 def reprice_ledger(as_json: AsJson = False) -> None:
-    """Price again what older engines have priced, and raise charges that were too low. No charge is lowered."""
+    """Compute again the prices of older engines, and raise charges that were too low. No charge is lowered."""
     with open_context() as context:
         require_schema(context)
         charges = []
@@ -253,8 +254,8 @@ def reprice_ledger(as_json: AsJson = False) -> None:
         print_json({"charges": [asdict(charge) for charge in charges], "raised": raised, "failed": failed})
     else:
         print_text(
-            f"{len(charges)} charges of older engines: {raised} raised, {failed} without a price, the others are "
-            "enough."
+            f"{len(charges)} charges of older engines: {raised} raised, {failed} without a price; the others are "
+            "high enough."
         )
     if failed:
         raise typer.Exit(Status.REFUSED)
@@ -262,7 +263,9 @@ def reprice_ledger(as_json: AsJson = False) -> None:
 
 @commands.command("acknowledge-loss", epilog=example("epsilond ledger acknowledge-loss --reason 'disk failed'"))
 def acknowledge_loss(
-    reason: Annotated[str | None, typer.Option(help="The reason, for every later reader; needed with --yes.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="The reason, for everybody who reads the ledger later; --yes needs it.")
+    ] = None,
     is_confirmed: Annotated[
         bool, typer.Option("--yes", help="Go on with this database for good. Without it, the loss is only shown.")
     ] = False,
@@ -270,8 +273,8 @@ def acknowledge_loss(
 ) -> None:
     """Show which acknowledged entries the database has lost.
 
-    With --yes, enter the loss and go on without it. What was released after this copy was made is not in the books any
-    more. Ends the runs that had not ended.
+    With --yes, enter the loss and go on without the lost entries. Releases made after this copy are then no longer in
+    the ledger. Runs that had not ended are ended.
     """
     from app.runs import loss as losses
 
@@ -303,11 +306,13 @@ def _print_found(loss: Loss | None, settings: Settings, as_json: bool) -> None:
         print_text("The database has everything that was acknowledged.")
         return
     print_loss(loss, settings)
-    print_text("Nothing was changed. --yes with --reason enters the loss, and goes on with this database for good.")
+    print_text("Nothing was changed. To enter the loss and go on with this database for good, give --yes and --reason.")
 
 
 def print_loss(loss: Loss, settings: Settings) -> None:
-    """Print the missing entries by budget, and the place of the fence that the settings name."""
+    """Print the missing entries by budget, and the place of the fence.
+
+    The fence is the record of acknowledged entries outside the database; the settings name its place."""
     print_text(loss.in_words())
     # Answers over HTTP never name the folder; this command does.
     print_text(f"The fence's place: {settings.fence_in_words}.")
@@ -375,7 +380,7 @@ def _read_text(path: Path) -> str:
 
 
 class Watched(Past):
-    """The earlier state, if any, and how many entries have been compared with it so far."""
+    """The state that was kept earlier, if any, and the number of entries that were compared with it so far."""
 
     def __init__(self, past: Past | None, reached: Reached) -> None:
         super().__init__()
@@ -404,7 +409,7 @@ def _entries_of(export: Path) -> int:
 
 
 def _verdict_body(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict in the form of the answers of `POST /v1/ledger/verify`."""
+    """Return a verdict as `POST /v1/ledger/verify` answers with it."""
     # Imported here, because only `--json` needs the schemas.
     from app.ledger.schemas import VerdictBody
 

@@ -1,4 +1,4 @@
-"""The command `epsilond`: where each of its commands is, and how it ends.
+"""The command `epsilond`. This module says where each of its commands is, and ends them with one line of error.
 
 A command's module is imported only when the command is called. Importing all of them would load the whole service,
 which takes a second.
@@ -116,7 +116,7 @@ cli = typer.Typer(
 )
 
 
-#: Options as other libraries and papers call them, and ours: the first that the command has.
+#: The names that other libraries and papers give to options, with ours. The first that a command has is suggested.
 _OPTIONS_ELSEWHERE: Mapping[str, Sequence[str]] = {
     "--sigma": ("--noise-multiplier",),
     "--clip": ("--max-grad-norm",),

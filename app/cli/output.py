@@ -92,7 +92,7 @@ def print_page(page: Mapping[str, Any], columns: Sequence[str], row: Callable[[A
     """
     print_table(columns, map(row, page["items"]))
     if page["next_cursor"] is not None:
-        print_error(f"There are more: --cursor {clean(page['next_cursor'])}")
+        print_error(f"There are more items: --cursor {clean(page['next_cursor'])}")
 
 
 def clean(text: str) -> str:

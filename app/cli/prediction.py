@@ -61,7 +61,7 @@ def as_csv(label: str, found: PredictionsBody, *, with_probabilities: bool) -> b
         lines.writerows([[label], *([each] for each in found.predictions)])
         return text.getvalue().encode()
     if found.probabilities is None and found.predictions:
-        fail("The model has no probabilities: leave --probabilities out.")
+        fail("This kind of model gives no probabilities: leave out --probabilities.")
     lines.writerow([label, *(f"probability of {name}" for name in found.classes)])
     lines.writerows([each, *shown] for each, shown in zip(found.predictions, found.probabilities or (), strict=True))
     return text.getvalue().encode()

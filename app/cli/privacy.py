@@ -37,7 +37,7 @@ def _rate(option: str, text: str) -> float:
 
 
 def _steps(steps: int | None, epochs: int | None, per_epoch: int | None) -> int:
-    """Return how many steps are asked about."""
+    """Return the number of steps from the options."""
     if epochs is None:
         return 1 if steps is None else steps
     if steps is not None:
@@ -56,7 +56,7 @@ def _steps(steps: int | None, epochs: int | None, per_epoch: int | None) -> int:
 def _steps_per_epoch(
     rate: float | None, steps_per_epoch: int | None, batch_size: int | None, dataset_size: int | None
 ) -> int | None:
-    """Return the steps of a pass over the data; None if nothing says it.
+    """Return the number of steps in a pass over the data; None if no option gives it.
 
     >>> _steps_per_epoch(256 / 32561, None, None, None), _steps_per_epoch(None, None, 256, 32561)
     (128, 128)
@@ -77,7 +77,7 @@ def account(
     noise_multiplier: Annotated[
         float | None, typer.Option(help="Noise on the sum, divided by one record's contribution bound.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="How many of them.", show_default="1")] = None,
+    steps: Annotated[int | None, typer.Option(help="The number of steps.", show_default="1")] = None,
     epochs: Annotated[
         int | None,
         typer.Option(help="Passes over the data in place of --steps; each has 1 / sample rate steps, rounded up."),
@@ -245,7 +245,7 @@ def _print_account(found: Mapping[str, Any], *, events: Any, assumed: str) -> No
 
 
 def _asked(events: Any, assumed: str) -> Iterator[tuple[str, object]]:
-    """Yield what the number is about, where that is steps of one kind."""
+    """Yield a description of the events behind the number, if they are steps of one kind."""
     match events:
         case [{"sampling": {"kind": kind, **details}, **event}]:
             said = ", ".join(f"{name} {value}" for name, value in details.items())
@@ -264,7 +264,7 @@ def _beside(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     if risk is not None:
         yield "advantage at most", interval(risk["advantage"])[1]
     if found.get("gaussian_dp") is not None or found.get("curve") is not None:
-        yield "more", "curves and other summaries are in --json"
+        yield "more", "--json shows curves and other summaries"
 
 
 def _print_conversion(found: Mapping[str, Any]) -> None:

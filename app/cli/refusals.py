@@ -1,4 +1,4 @@
-"""How commands end that cannot do what they are asked: with a status, and one line that says what to do instead."""
+"""Ends commands that cannot do what they are asked, with a status and one line that says what to do instead."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MEANINGS = {
     "that did not succeed.",
     Status.USAGE: "The command line itself is wrong: an unknown option, one that is missing, a word for a number.",
     Status.NOT_ADMITTED: "The budget does not admit the charge; nothing was charged.",
-    Status.NO_ANSWER: "The server is not there, or too busy: ask again later.",
+    Status.NO_ANSWER: "The server does not answer or is too busy: ask again later.",
     Status.INTERRUPTED: "Ctrl+C. A run that was followed goes on.",
 }
 
@@ -65,7 +65,7 @@ def fail(message: str, status: Status = Status.REFUSED) -> NoReturn:
 
 
 def refuse(document: Mapping[str, Any], places: Mapping[str, str] | None = None) -> NoReturn:
-    """End the command with what a problem document says.
+    """End the command with the message of a problem document.
 
     Args:
         document: The problem document, made by this process or by a server.

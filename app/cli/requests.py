@@ -1,4 +1,4 @@
-"""Requests, from options or from a file of JSON, and the user's names for fields that are wrong."""
+"""Reads requests from options or from a JSON file, and keeps the user's names of fields for messages about faults."""
 
 from __future__ import annotations
 

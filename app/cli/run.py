@@ -55,13 +55,15 @@ class CardFormat(StrEnum):
 def create(
     algorithm: Annotated[
         str | None,
-        typer.Argument(metavar="[ALGORITHM]", help="Such as dp_sgd; `advise` tells which apply. May be left out."),
+        typer.Argument(
+            metavar="[ALGORITHM]", help="An algorithm, such as dp_sgd; `advise` says which apply. May be omitted."
+        ),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Id or name of the data set, such as ds_digits.")] = None,
     dataset_version: Annotated[
         int | None, typer.Option(help="A version of private data; by default the newest one.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Its kind, such as softmax-regression.")] = None,
+    model: Annotated[str | None, typer.Option(help="The kind of the model, such as softmax-regression.")] = None,
     class_priors: choices.ClassPrior = None,
     budget: Annotated[
         str | None, typer.Option(help="Id or name of the budget that pays; by default the data set's own.")
@@ -111,7 +113,7 @@ def create(
 ) -> None:
     """Calibrate, charge and queue a run.
 
-    Data, model and target are enough: what is left out is chosen from public numbers, and shown with its reason.
+    Data, model and target are enough. Omitted values are chosen from public numbers, and shown with the reasons.
     """
     fields = choices.fields_of(
         algorithm,
@@ -185,7 +187,7 @@ def show(run_id: RunId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None
 
 @commands.command(epilog=example("epsilond run follow RUN"))
 def follow(run_id: RunId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Watch a run to its end; status 1 if it did not succeed. Ctrl+C leaves it running."""
+    """Watch a run to its end. The status is 1 if the run did not succeed. Ctrl+C leaves the run running."""
     _follow(Server(url), run_id, as_json)
 
 
@@ -206,7 +208,7 @@ def model(
     output: Output = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show the released model.
+    """Show the released model of a run.
 
     This shows its parameters, the features they belong to, and the classes.
     """
@@ -299,7 +301,7 @@ def _print_runs(page: Mapping[str, Any]) -> None:
 
 
 _SCORES = ("metrics", "held_out", "noisy_score")
-#: Public rows are always scored, so a run without a score was on private rows.
+#: Runs on public rows always have a score, so a run without a score used private rows.
 _NO_SCORE = (
     "none: a score on private rows would be a release of its own. Score the next run on public rows with "
     "--test-dataset, or on held-out rows with --evaluate"
@@ -332,7 +334,7 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "noisy score": result.get("noisy_score"),
             "score": _NO_SCORE if result and not any(result[each] for each in _SCORES) else None,
             "finished": run["finished_at"],
-            # This explains why a private run that has trained is still shown as running.
+            # A private run is shown as running until this moment, even if it has trained.
             "end is told at": None if run["finished_at"] else run["release_at"],
         }
     )

@@ -69,7 +69,7 @@ def save_secrets(
     """Write all versions of the secrets to one new file, a tar archive. Keep it apart from the backups.
 
     The archive has the file names of a data folder: `tar --extract --file FILE --directory FOLDER` puts them into
-    another folder. It does not have the data key or tokens.
+    another folder. It contains neither the data key nor tokens.
     """
     with open_context() as context, _refusals_in_one_line():
         require_schema(context)
@@ -88,7 +88,7 @@ def save_secrets(
 
 @commands.command("rotate", epilog=example("epsilond secrets rotate keys"))
 def rotate_secret(secret: Which, as_json: AsJson = False) -> None:
-    """Begin a new version of a secret. Older versions verify until they are retired. Servers may serve meanwhile."""
+    """Begin a new version of a secret. Older versions verify until they are retired. Servers may keep running."""
     with open_context() as context, _refusals_in_one_line():
         require_data_folder(context.settings)
         require_schema(context)
@@ -107,7 +107,9 @@ def rotate_secret(secret: Which, as_json: AsJson = False) -> None:
 @commands.command("retire", epilog=example("epsilond secrets retire keys 1"))
 def retire_version(
     secret: Which,
-    version: Annotated[int, typer.Argument(metavar="VERSION", min=1, help="An older one; `secrets list` shows them.")],
+    version: Annotated[
+        int, typer.Argument(metavar="VERSION", min=1, help="An older version; `secrets list` shows all versions.")
+    ],
     revoke_keys: Annotated[
         bool, typer.Option("--revoke-keys", help="Revoke the API keys that were not used since the rotation.")
     ] = False,
@@ -141,6 +143,6 @@ def _refusals_in_one_line() -> Iterator[None]:
     except Problem as problem:
         fail(problem.detail)
     except FileExistsError as error:
-        fail(f"{error.filename} is there already, and is not overwritten. Name a new file.")
+        fail(f"{error.filename} exists already and is not overwritten. Name a new file.")
     except OSError as error:
-        fail(f"The secret cannot be written: {error.strerror}, {error.filename}.")
+        fail(f"The secret cannot be written to {error.filename}: {error.strerror}.")

@@ -1,4 +1,4 @@
-"""The server that `run` and `budget` ask: requests, problems and streams, with nothing but the standard library."""
+"""Asks a server for the commands `run` and `budget`, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Limit = Annotated[int | None, typer.Option(help="How many lines to show, at most
 Cursor = Annotated[str | None, typer.Option(help="Cursor of the next page, from the end of the last page.")]
 DEFAULT_URL = "http://127.0.0.1:8000"
 
-#: The seconds that a request may take: calibrations of runs take some.
+#: The seconds that a request may take. The calibration of a run may take many seconds.
 TIMEOUT_S = 120.0
 #: A stream that sends nothing for this many seconds is dead, since it should send a comment every 15 seconds.
 SILENCE_S = 45.0
@@ -52,7 +52,7 @@ PAUSE_S = 1.0
 _LARGEST_LINE = 2**20
 #: The number of items of a list that are fetched at once.
 _LONGEST_PAGE = 200
-#: The errors of reading something that is not an answer of the service.
+#: The errors that reading raises if the text is not an answer of the service.
 _OTHERWISE = (LookupError, TypeError, ValueError, AttributeError)
 
 
@@ -95,7 +95,7 @@ class Server:
         return self._ask("GET", target, {"Accept": accept}, None)
 
     def post(self, path: str, request: Asked | None, idempotency_key: str | None) -> bytes:
-        """Send a command and return the body of the answer. It takes effect once, however often it had to be sent.
+        """Send a command and return the body of the answer. However often it is sent, it takes effect once.
 
         Args:
             path: Of the call.
@@ -178,7 +178,7 @@ class Server:
         return found[0]
 
     def progress(self, path: str) -> Iterator[Progress]:
-        """Yield a run's stream to its end, even if the connection breaks off; nothing if the run has already ended."""
+        """Yield a run's stream to its end, even if the connection breaks off. Yield nothing if the run has ended."""
         last, failures = "", 0
         while True:
             try:
@@ -206,7 +206,11 @@ class Server:
                 connection.request(method, self._parts.path + target, body, self._headers(headers))
                 response = connection.getresponse()
                 answer = response.read()
-            except (ConnectionRefusedError, gaierror, ssl.SSLError) as error:  # nothing was sent; retrying won't help
+            except (
+                ConnectionRefusedError,
+                gaierror,
+                ssl.SSLError,
+            ) as error:  # Nothing was sent, and another attempt would not help.
                 self._no_answer(error)
             except (OSError, http.client.HTTPException) as error:
                 if attempt >= ATTEMPTS:
@@ -261,7 +265,7 @@ class Server:
         fail(f"{self.url} answers {response.status} {response.reason}{hint}, not as epsilond does. Is it the server?")
 
     def _answers_otherwise(self) -> NoReturn:
-        fail(f"{self.url} does not answer as epsilond {VERSION} does. --json prints what it says.")
+        fail(f"{self.url} does not answer as epsilond {VERSION} does. --json prints its answer.")
 
     def _no_answer(self, error: Exception, unclear: str = "") -> NoReturn:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -283,7 +287,7 @@ class _Ended(Exception):
 
 
 def segment(identifier: str) -> str:
-    """Return the user's id as a part of a path, whatever was typed."""
+    """Return the typed id as one segment of a path, with special characters escaped."""
     return quote(identifier, safe="")
 
 

@@ -82,7 +82,7 @@ def sign_in(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
         if keys.keys_exist(context):
             fail("The server has keys: sign in with one of them, at /dashboard/sign-in.")
         if local_token.read(context.settings) is None:
-            fail("The data folder has no local token: start the server first, `epsilond serve`.")
+            fail("The data folder has no local token: start the server first with `epsilond serve`.")
         address = sessions.address_with_code(url, sign_in_codes.issue(context))
     if as_json:
         print_json({"url": address})

@@ -53,7 +53,7 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
         _require_witnesses(settings)
     if not restores and settings.unfinished_restore_file.exists():
         fail(
-            f"A restore into {settings.data_dir} was interrupted, or is under way. Run `epsilond restore` again with "
+            f"A restore into {settings.data_dir} is in progress or was interrupted. Run `epsilond restore` again with "
             "the same archive; until then nothing is served."
         )
     if not makes_database:
@@ -109,7 +109,7 @@ def require_provider_file(settings: Settings) -> None:
 
 
 def _require_witnesses(settings: Settings) -> None:
-    """Check now that the witnesses in the settings are possible."""
+    """Check that the keys and the quorum of witnesses in the settings are valid."""
     from app.ledger.witnesses import WrongWitnesses, witnesses_of
 
     try:
@@ -122,7 +122,7 @@ def _require_witnesses(settings: Settings) -> None:
 def compiling_in_background() -> Iterator[None]:
     """Compile the inner loops in the background during the block, if the installation did not.
 
-    A calibration has a few seconds, and compiling may take longer than that: no request could ever finish.
+    A calibration may take only a few seconds. Compiling may take longer, and then no request could finish.
     """
     from accounting.compiled import is_complete
 
@@ -161,7 +161,7 @@ def warn_of_open_database(settings: Settings) -> None:
 
 
 def warn_of_unknown_variables() -> None:
-    """Warn of variables that look like settings and are none."""
+    """Warn of environment variables that look like settings but are not."""
     for sentence in unknown_variables(os.environ):
         print_error(f"warning: {sentence}")
 

@@ -22,7 +22,7 @@ def tell(
     address: Annotated[str | None, typer.Option(help="The URL, below one that the operator allows.")] = None,
     event: Annotated[
         list[str] | None,
-        typer.Option(help="The events that it is told about, such as spending-threshold or denied; may be repeated."),
+        typer.Option(help="The events that are reported, such as spending-threshold or denied; may be repeated."),
     ] = None,
     at: Annotated[
         list[float] | None, typer.Option(help="A share of the limit, for spending-threshold; may be repeated.")

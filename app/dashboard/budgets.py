@@ -1,4 +1,4 @@
-"""Pages of budgets: what is left and how it went down, what was spent on what, and what is held or overdue."""
+"""Pages of budgets: what is left and how it changed, what was spent, and which reservations are held or overdue."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _as_csv(group_by: str, rows: list[dict[str, Any]]) -> str:
     table.writerow([group_by, *names, "charges", *amounts])
     for each in rows:
         typed = [each["key"], *([each["name"] or ""] if names else [])]
-        # People type these texts, and a spreadsheet takes one that begins like this for a formula.
+        # People type these texts, and a spreadsheet would read a text that begins like this as a formula.
         safe = [f"'{text}" if text.startswith(("=", "+", "-", "@")) else text for text in typed]
         table.writerow([*safe, each["charges"], *(each["amount"][name] for name in amounts)])
     return text.getvalue()
@@ -159,8 +159,8 @@ def in_tree_order(budgets: list[dict[str, Any]]) -> list[Row]:
 
 
 def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart | None:
-    """Return a chart of the limit less what was committed; None if nothing was committed. All charges of a day stand at
-    the first of them.
+    """Return a chart of the limit less what was committed; None if nothing was committed. All charges of a day are
+    drawn at the time of the first.
 
     So the chart never shows more than was left.
     """

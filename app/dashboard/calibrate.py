@@ -47,7 +47,7 @@ class Tile:
 async def show(request: Request) -> Response:
     """Show the form and its answer; if htmx asks, only the part that changes."""
     algorithms = await need(request, "/v1/algorithms")
-    # A key that may not read budgets gets none to choose from.
+    # If the key may not read budgets, the form offers none.
     budgets = (await ask(request, "GET", "/v1/budgets", query={"limit": "200"})).body.get("items", [])
     form = calibration_form.read(request.query_params, algorithms["items"], budgets)
     answer = await ask(request, "POST", "/v1/calibrate", body=form.body())
@@ -98,11 +98,11 @@ def _summary(form: Form, answer: Answer) -> str:
     times = f" for {steps} steps" if steps > 1 else ""
     name, value = next(iter(body["solution"].items()))
     certified = achieved_in_words(body["achieved"])
-    if name in body["achieved"]:  # epsilon or delta was solved for, and the noise was given
+    if name in body["achieved"]:  # Epsilon or delta was solved for, and the noise was given.
         return f"{certified[:1].upper()}{certified[1:]}{times}, {relation}."
     if name == "iterations":
         times = ""
-    # Values are rounded up, as noise must be; whole numbers stay as they are.
+    # Values are rounded up, because noise must not be too small; integers are not rounded.
     return f"{words(name).capitalize()} {written(value)}{times}: {certified}, {relation}."
 
 

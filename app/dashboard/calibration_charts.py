@@ -13,7 +13,7 @@ from app.dashboard.axes import Scale
 from app.dashboard.charts import Axis, Chart, Level, Mark, Series, line_chart
 from app.dashboard.wording import at_least, at_most, words
 
-#: The delta at which epsilon is shown if the target has none.
+#: The delta at which epsilon is shown if the target has no delta.
 DELTA = 1e-5
 _POINTS_OF_STEPS = 12
 _POINTS_OF_TRADE_OFF = 25
@@ -71,7 +71,7 @@ async def epsilon_over_steps(request: Request, body: Body, answer: Body) -> Draw
     events = answer["events"]
     total = sum(event["count"] for event in events)
     if total < 2:
-        return Drawn(None, "The plan is charged as one event: no part of it has a cost of its own.")
+        return Drawn(None, "The plan is charged as one event, so no part of the plan has a cost by itself.")
     delta = answer["achieved"].get("delta")
     delta = delta if isinstance(delta, float) else body["target"].get("delta", DELTA)
     places = sorted({max(1, round(total * k / _POINTS_OF_STEPS)) for k in range(1, _POINTS_OF_STEPS + 1)})
@@ -151,7 +151,7 @@ async def trade_off(request: Request, body: Body, answer: Body) -> Drawn:
     points = [(each["false_positive_rate"], each["false_negative_rate"]["lower"]) for each in rates]
     chart = line_chart(
         "What an attacker is left with",
-        "Every test whether a record is in the data makes at least so many false negatives, whatever it knows.",
+        "The least false negative rate of any test whether a record is in the data, whatever the test knows.",
         Axis("false positive rate", written=at_least),
         Axis("false negative rate, at least", from_zero=True, written=at_least),
         [Series("this plan", points), Series("guessing", [(0.0, 1.0), (1.0, 0.0)])],

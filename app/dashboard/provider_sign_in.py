@@ -23,7 +23,7 @@ from app.problems import Problem
 router = APIRouter(include_in_schema=False)
 log = structlog.get_logger("epsilond.auth")
 
-_BARRED = "This account is barred here: the operator of this server has revoked it."
+_BARRED = "This account may not sign in: the operator of this server has revoked it."
 
 
 @router.api_route(flow.START, methods=["GET", "HEAD"])

@@ -22,10 +22,10 @@ router = APIRouter(include_in_schema=False)
 
 _WRONG = "This key is unknown, revoked or expired."
 _CODE_IS_OVER = (
-    "This code is over: each is good once, for five minutes. `epsilond sign-in`, on the machine of the server, prints "
+    "This code has expired: it works once, for five minutes. `epsilond sign-in`, on the machine of the server, prints "
     "another address, and so does a new start."
 )
-_CODE_WITH_KEYS = "This server has keys by now, and codes sign nobody in any more: sign in with a key."
+_CODE_WITH_KEYS = "This server has keys now, so codes no longer work: sign in with a key."
 
 
 @router.api_route(SIGN_IN, methods=["GET", "HEAD"])

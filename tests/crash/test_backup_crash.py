@@ -127,7 +127,7 @@ def test_a_restore_that_is_killed_serves_nothing_and_the_next_one_succeeds(
     killed(work)
     env = environment_of(there.settings)
     for command in (("serve", "--migrate"), ("worker",), ("migrate",), ("ledger", "verify")):
-        assert "was interrupted, or is under way. Run `epsilond restore` again" in refused(*command, env=env)
+        assert "is in progress or was interrupted. Run `epsilond restore` again" in refused(*command, env=env)
     assert "restored" not in done("restore", path, env=env)
     assert not there.settings.unfinished_restore_file.exists()
     assert [len(rows) for rows in there.rows().values()] == [len(rows) for rows in home.rows().values()]

@@ -37,7 +37,7 @@ def test_a_file_that_finds_no_room_is_not_left_in_part(tmp_path: Path, pieces: i
     with room_for(1000), pytest.raises(Refusal) as refused:
         write()
     assert not path.exists()
-    assert str(refused.value) == f"Cannot write to {path}: File too large. Nothing is left of it."
+    assert str(refused.value) == f"Cannot write to {path}: File too large. No partial file is left."
 
 
 def test_a_file_is_on_the_disk_when_it_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

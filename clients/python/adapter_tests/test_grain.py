@@ -155,5 +155,5 @@ def test_an_order_that_is_cut_is_refused(client: Client, budget: Budget, make: A
 
 
 def test_another_number_of_records_is_refused() -> None:
-    with pytest.raises(ValueError, match=f"draws from 7 records, and there are {RECORDS}"):
+    with pytest.raises(ValueError, match=f"draws from 7 records, but there are {RECORDS}"):
         adapter.batches(DATA, Poisson(7, 1, sampling_probability=0.5))

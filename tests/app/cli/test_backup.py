@@ -116,7 +116,7 @@ def test_nothing_is_acknowledged_where_nothing_is_lost(home: Home, tmp_path: Pat
 def test_what_is_refused_is_told_in_one_line(home: Home, tmp_path: Path) -> None:
     path, env = tmp_path / "b", environment_of(home.settings)
     home.save(path)
-    assert f"{path} is there already, and is not overwritten" in refused("backup", path, env=env)
+    assert f"{path} exists already and is not overwritten" in refused("backup", path, env=env)
     assert "No such file or directory" in refused("backup", tmp_path / "no" / "b", env=env)
     assert "No such file or directory" in refused("check-backup", tmp_path / "no", env=env)
     assert "is not empty" in refused("restore", path, env=env)

@@ -184,9 +184,12 @@ def test_what_is_wrong_is_told_of_the_option(options: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (f"{OPTIONS} --regularizer 1", "--max-grad-norm or --regularizer: these exclude each other."),
-        (f"{OPTIONS} --rho 1", "--epsilon and --delta, --rho, or --mu: these exclude each other."),
-        (f"{OPTIONS} --assumption smoothness", "--assumption: it takes a name and a number, such as smoothness=2."),
+        (f"{OPTIONS} --regularizer 1", "--max-grad-norm or --regularizer: these options exclude each other."),
+        (f"{OPTIONS} --rho 1", "--epsilon and --delta, --rho, or --mu: these options exclude each other."),
+        (
+            f"{OPTIONS} --assumption smoothness",
+            "--assumption: the option takes a name and a number, such as smoothness=2.",
+        ),
         ("sweep", "Missing option '--request'."),
     ],
 )

@@ -87,7 +87,7 @@ def test_runs_are_listed_shown_and_cancelled(live: Live) -> None:
     assert {second["id"], first["id"]} <= set(newest)
     page = call("run", "list", "--limit", "1", env=live.env)
     assert [line.split() for line in page.stdout.splitlines()[1:]] == [lines[0].split()]
-    cursor = page.stderr.removeprefix("There are more: --cursor ").strip()
+    cursor = page.stderr.removeprefix("There are more items: --cursor ").strip()
     assert newest[1] in done("run", "list", "--limit", "1", "--cursor", cursor, env=live.env)
     assert json.loads(done("run", "show", first["id"], "--json", env=live.env)) == first
     assert facts(done("run", "cancel", first["id"], env=live.env))["state"].strip() == "cancelled"

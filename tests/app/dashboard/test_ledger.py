@@ -123,7 +123,7 @@ def test_verification_tells_a_whole_ledger_from_another_one(service: Service) ->
     with service.context.database.write() as session:
         session.execute(text("UPDATE reservations SET purpose = 'median'"))
     other = service.client.post("/dashboard/ledger/verify", headers=HERE).text
-    assert "The books are not what the ledger wrote" in other
+    assert "The books were changed after the ledger wrote them" in other
     assert "the column purpose of the reservation" in other
 
 

@@ -204,7 +204,7 @@ def test_what_speaks_against_a_limit_is_said_before_it_is_opened(quick: Service)
     assert "With epsilon 500 the limit proves nothing" in asked.text
     assert "A delta of 0.01 is large" in asked.text
     assert Document(asked.text).faults == []
-    assert '<button type="submit" name="sure" value="yes">Open it all the same</button>' in asked.text
+    assert '<button type="submit" name="sure" value="yes">Open it anyway</button>' in asked.text
     assert opened(quick, sent(quick, key_of(asked.text), **weak))["epsilon"]["limit"] == 500
 
 

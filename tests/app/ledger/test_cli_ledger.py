@@ -225,7 +225,7 @@ def test_charges_of_older_engines_are_raised_and_never_lowered(api: Api, context
     own = charge(context, budget, STEP, (NANO // 10,), ENGINE_VERSION)
     before = {name: api.get(f"/v1/reservations/{name}").json() for name in (too_high, right, gone, own)}
     printed = ok(context.settings, "reprice").splitlines()
-    assert printed[-1] == "5 charges of older engines: 3 raised, 0 without a price, the others are enough."
+    assert printed[-1] == "5 charges of older engines: 3 raised, 0 without a price; the others are high enough."
     assert sorted(line.split()[0] for line in printed[:-1]) == sorted([too_low, held, started])
     assert all("{'rho': 0.1} is raised to {'rho': 0.3}" in line for line in printed[:-1])
     for name, body in before.items():
@@ -240,7 +240,7 @@ def test_charges_of_older_engines_are_raised_and_never_lowered(api: Api, context
     }
     assert {entry["principal_id"] for entry in corrections} == {"service"}
     again = ok(context.settings, "reprice")
-    assert again.endswith(": 0 raised, 0 without a price, the others are enough.\n")
+    assert again.endswith(": 0 raised, 0 without a price; the others are high enough.\n")
     assert len(again.splitlines()) == 1
     ok(context.settings, "verify")
 
@@ -322,7 +322,7 @@ def test_a_charge_that_has_no_price_any_more_is_told(api: Api, context: Context)
     lines = result.stdout.splitlines()
     assert any(line.startswith(f"{unpriced} of {budget} has no price: ") for line in lines)
     assert any(line.startswith(f"{priced} of {budget}: ") for line in lines)
-    assert lines[-1] == "2 charges of older engines: 1 raised, 1 without a price, the others are enough."
+    assert lines[-1] == "2 charges of older engines: 1 raised, 1 without a price; the others are high enough."
     audit_all(context)
 
 

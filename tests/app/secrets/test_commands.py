@@ -108,7 +108,7 @@ def test_saved_secrets_are_those_that_another_folder_needs(context: Context, tmp
     other = Settings(data_dir=there, database_url=context.database.url)
     assert run(other, "ledger", "checkpoint").exit_code == 0
     refused = run(settings, "secrets", "save", str(archive))
-    assert refused.stderr == f"epsilond: {archive} is there already, and is not overwritten. Name a new file.\n"
+    assert refused.stderr == f"epsilond: {archive} exists already and is not overwritten. Name a new file.\n"
 
 
 def test_secrets_that_settings_name_are_saved_with_the_others(context: Context, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_a_ball_that_does_not_decide_decides_nothing(ball: arb) -> None:
     assert not Enclosure.of(ball).is_at_most(DELTA)
     assert not Enclosure.of(ball).is_more_than(DELTA)
     for condition in (ball <= DELTA, ball > DELTA):
-        with pytest.raises(CannotCheck, match="not certain that it is so"):
+        with pytest.raises(CannotCheck, match="the numbers do not prove that it is so"):
             require(condition, "it is so")
 
 

@@ -419,7 +419,7 @@ def test_aliases_are_bounded_at_a_tilt_above_the_line() -> None:
     far = form["far"]
     assert isinstance(far, dict)
     for tilt in (form["tilt"], 0.5 * float(str(form["tilt"]))):
-        with pytest.raises(CannotCheck, match="the tilt of far is above the line's"):
+        with pytest.raises(CannotCheck, match="the tilt of 'far' is larger than that of the line"):
             _enclosure({**form, "far": {**far, "tilt": tilt}}, steps, "remove", 3.0)
 
 

@@ -50,7 +50,7 @@ def test_chords_below_a_tangent_are_accepted() -> None:
 def test_a_bound_above_the_curve_is_refused(at: int) -> None:
     bound = delta(EPSILONS[at]) * (1 + 1e-9)
     bounds = [max(each, bound) for each in BELOW[:at]] + [bound, *BELOW[at + 1 :]]
-    assert_refused(PRICE, nodes(EPSILONS, bounds), "is covered")
+    assert_refused(PRICE, nodes(EPSILONS, bounds), "the price holds from e")
 
 
 def test_nodes_that_are_all_below_the_curve_may_have_a_chord_above_it() -> None:
@@ -59,7 +59,7 @@ def test_nodes_that_are_all_below_the_curve_may_have_a_chord_above_it() -> None:
     bounds = [delta(0.0) * 0.999, 0.0009]
     middle = math.log((1 + math.exp(3.5)) / 2)
     assert (bounds[0] + bounds[1]) / 2 > delta(middle)
-    assert_refused(PRICE, nodes(far, bounds), "the chord from 0 on is covered")
+    assert_refused(PRICE, nodes(far, bounds), "the price holds from e = 0 on")
 
 
 @pytest.mark.parametrize("mu", [1, 2])
@@ -73,22 +73,22 @@ def test_a_chord_is_decided_by_the_tangent_with_its_slope(mu: int) -> None:
     after = [*(0.5 * each for each in curve[1:]), 0.0009]
     below, above = ([tangent[0] * 1.01, *(bound + move for bound in tangent), *after] for move in (-1e-9, 1e-9))
     price.require_chords(nodes(epsilons, below))
-    assert_refused(price, nodes(epsilons, above), r"the chord from 1\.25000000 on is covered")
+    assert_refused(price, nodes(epsilons, above), r"the price holds from e = 1\.25000000 on")
 
 
 def test_the_last_bound_is_at_most_the_failure() -> None:
     PRICE.require_chords(nodes(EPSILONS, [*BELOW[:-1], 0.001 * (1 - 1e-12)]))
-    assert_refused(PRICE, nodes(EPSILONS, [*BELOW[:-1], 0.001 * (1 + 1e-12)]), "the last node's bound")
-    assert_refused(replace(PRICE, d=arb(0)), nodes(EPSILONS, BELOW), "the last node's bound")
+    assert_refused(PRICE, nodes(EPSILONS, [*BELOW[:-1], 0.001 * (1 + 1e-12)]), "the last node's delta")
+    assert_refused(replace(PRICE, d=arb(0)), nodes(EPSILONS, BELOW), "the last node's delta")
 
 
 def test_nodes_begin_at_0_and_are_in_order() -> None:
-    assert_refused(PRICE, nodes(EPSILONS[1:], BELOW[1:]), "the first node is at epsilon 0")
-    assert_refused(PRICE, nodes([0.0, 1.0, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
-    assert_refused(PRICE, nodes([0.0, 0.5, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
+    assert_refused(PRICE, nodes(EPSILONS[1:], BELOW[1:]), "the epsilon of the first node is 0")
+    assert_refused(PRICE, nodes([0.0, 1.0, 0.5, *EPSILONS[3:]], BELOW), "the epsilons of the nodes increase")
+    assert_refused(PRICE, nodes([0.0, 0.5, 0.5, *EPSILONS[3:]], BELOW), "the epsilons of the nodes increase")
     # A bound that rises has no tangent of its slope.
-    assert_refused(PRICE, nodes(EPSILONS, [BELOW[0], BELOW[2], BELOW[1], *BELOW[3:]]), "is covered")
-    assert_refused(PRICE, nodes(EPSILONS, [math.nan, *BELOW[1:]]), "not certain")
+    assert_refused(PRICE, nodes(EPSILONS, [BELOW[0], BELOW[2], BELOW[1], *BELOW[3:]]), "the price holds from e")
+    assert_refused(PRICE, nodes(EPSILONS, [math.nan, *BELOW[1:]]), "do not prove")
 
 
 def test_pure_epsilons_add_up_in_both_directions() -> None:
@@ -97,7 +97,7 @@ def test_pure_epsilons_add_up_in_both_directions() -> None:
     steps = [Step(Laplace(arb("0.5")), 2, ""), Step(Atoms(one, other), 1, "")]
     replace(PRICE, pure=arb(4) + arb("1e-9")).require_pure(steps)
     for below in (arb("3.999"), arb("2.5")):
-        with pytest.raises(CannotCheck, match="pure epsilons"):
+        with pytest.raises(CannotCheck, match="stated pure epsilon"):
             replace(PRICE, pure=below).require_pure(steps)
     with pytest.raises(CannotCheck, match="no bound"):
         replace(PRICE, pure=arb(4)).require_pure([Step(Normal(arb(1)), 1, "")])
@@ -128,7 +128,7 @@ def test_a_step_has_the_mu_of_its_total_variation(law: Law, mu: float) -> None:
     m = round(2 * mu * mu * 10**12)
     replace(PRICE, exact=fmpq(m + 20, 10**12)).require_own(steps)
     for less in (fmpq(m - 20, 10**12), fmpq(m, 2 * 10**12)):
-        with pytest.raises(CannotCheck, match="the squares of mu add up to m"):
+        with pytest.raises(CannotCheck, match="the squares of mu add up to at most the stated one"):
             replace(PRICE, exact=less).require_own(steps)
 
 
@@ -136,7 +136,7 @@ def test_a_step_has_the_mu_of_its_total_variation(law: Law, mu: float) -> None:
     "law", [Atoms(PURE, ((arb("0.5"), arb(-1)), (arb("0.5"), arb(1)))), Poisson(arb(5), arb("0.1"))]
 )
 def test_of_sampled_steps_and_of_answers_against_a_null_record_no_mu_is_known(law: Law) -> None:
-    with pytest.raises(CannotCheck, match="knows no Gaussian DP"):
+    with pytest.raises(CannotCheck, match="no Gaussian DP guarantee"):
         replace(PRICE, exact=fmpq(10**6)).require_own([Step(law, 1, "")])
 
 
@@ -166,7 +166,7 @@ def test_a_price_asks_for_its_pure_epsilon_and_for_own_mu_where_there_are_no_nod
     price.require(steps, [])
     price.require(steps, nodes(EPSILONS, BELOW))
     for given in ([], nodes(EPSILONS, BELOW)):
-        with pytest.raises(CannotCheck, match="pure epsilons"):
+        with pytest.raises(CannotCheck, match="stated pure epsilon"):
             replace(price, pure=arb("0.999")).require(steps, given)
     with pytest.raises(CannotCheck, match="squares of mu"):
         replace(price, exact=fmpq(1, 2)).require(steps, [])

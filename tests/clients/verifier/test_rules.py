@@ -239,8 +239,8 @@ def test_points_of_a_line_agree_with_each_by_itself() -> None:
     ("change", "reason"),
     [
         ({"angle": 1.58}, "the angle is below pi/2"),
-        ({"spacing": 100.0}, "the spacing is fine enough"),
-        ({"high": 2}, "the nodes reach beyond the peak"),
+        ({"spacing": 100.0}, "the spacing of the nodes is small enough"),
+        ({"high": 2}, "the nodes extend beyond the peak"),
     ],
 )
 def test_nodes_for_which_the_theorem_does_not_hold_are_refused(change: dict[str, float], reason: str) -> None:

@@ -1,4 +1,5 @@
-"""``epsilond-verify certificate.json ...``: exit status 0 if all are verified, 1 if one is refuted, else 2."""
+"""``epsilond-verify certificate.json ...``: check certificates. The exit status is 0 if all of them are verified, 1 if
+at least one is refuted, and 2 otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             found = check(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
         except OSError as error:
-            found = Verdict("cannot check", "", (), f"it cannot be read: {error}", "unknown")
+            found = Verdict("cannot check", "", (), f"the certificate cannot be read: {error}", "unknown")
         verdicts.append(found.verdict)
         print(f"{name}: {found.verdict}: {found.statement or 'no statement was read'}")
         if found.reason:

@@ -1,4 +1,4 @@
-"""Binomial probabilities in balls, even of 1e13 records."""
+"""Computes binomial probabilities as balls, for up to 1e13 records and more."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def hits(trials: int, q: arb, most: int) -> list[arb]:
 
 
 def tail(trials: int, q: arb, least: int) -> arb:
-    """Return P(Bin(trials, q) >= least) for 0 < q < 1, from the masses from ``least`` on or, if these are most of all,
-    from the others."""
+    """Return P(Bin(trials, q) >= least) for 0 < q < 1, for an integer ``least``.
+
+    The smaller of the two tails is summed: P(X >= least) itself, or P(X < least), which is then subtracted from 1."""
     if least > trials:
         return arb(0)
     if least <= trials * q:
@@ -36,7 +37,7 @@ def most_displaced(most_records: int, q: arb, size: int) -> arb:
             middle = (peak + rising) // 2
             least = middle * q
             odds = _odds(middle, q, size, least)
-            require(odds > least or odds <= least, "the number of records that is cut most is known")
+            require(odds > least or odds <= least, "the data set size with the most cuts is the computed one")
             rising, peak = (rising, middle) if odds > least else (middle, peak)
     return arb(size) / peak * tail(peak, q, size + 1)
 
@@ -63,5 +64,5 @@ def _odds(trials: int, q: arb, place: int, enough: arb | None = None) -> arb:
         rest = term * ratio / (1 - ratio) if ratio < 1 else total
         if rest < total * arb(2) ** -ctx.prec:
             return total + arb(0, rest.upper())
-    refuse_unless(trials <= place + _MOST_TERMS, "the tail of a binomial law has too many terms")
+    refuse_unless(trials <= place + _MOST_TERMS, "a binomial tail has more terms than this verifier adds up")
     return total

@@ -1,4 +1,4 @@
-"""Bounds of delta. Upper and lower bounds have different types, so neither can be taken for the other."""
+"""Defines bounds of delta. Upper and lower bounds have different types, so that they cannot be confused."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from flint import acb, arb
 
 
 class CannotCheck(Exception):
-    """The statement cannot be judged, because the certificate is malformed or its numbers leave it open."""
+    """The statement cannot be judged, because the certificate is malformed or its numbers prove too little."""
 
 
 def refuse_unless(condition: object, reason: str) -> None:
-    """Raise `CannotCheck` unless ``condition`` is true. A comparison of balls that overlap, or are NaN, is false."""
+    """Raise `CannotCheck` unless ``condition`` is true. A comparison of balls is false if they overlap or are NaN."""
     if not bool(condition):
         raise CannotCheck(reason)
 
@@ -26,7 +26,7 @@ def require(condition: object, what: str) -> None:
 
 Above = NewType("Above", arb)
 Below = NewType("Below", arb)
-#: The ball of all real numbers, with which no comparison is certain.
+#: The ball of all real numbers, so that every comparison with it is uncertain.
 _NOTHING = arb(0, "inf")
 _NOT_ABOVE, _NOT_BELOW = Above(_NOTHING), Below(_NOTHING)
 

@@ -1,7 +1,8 @@
-"""The forms of a proof for one direction. Each reads its witness, and bounds delta(e) at any e as tightly as it can.
+"""Defines the forms that a proof for one direction may have. Each form reads its witness and bounds delta(e) at any e.
 
-A witness is not trusted: it only says where to evaluate bounds, and each bound is valid for any choice. The theorems
-are proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.md (A to E).
+The witness is the part of a certificate that helps the proof. It is not trusted: it only says where to evaluate
+bounds, and each bound is valid for every choice. The theorems are proved in docs/concepts/fourier.md (1, 4 and 5) and
+docs/concepts/certificates.md (A to E).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, MixtureTransform, Place, Transform, blurred, powers, read_place
 
 _MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS, _MOST_LAPLACE = 400_000, 10**8, 200_000, 10_000, 1000
-#: The work of finding a node, of moving a line's sum to another e, of finding a place, and of a polynomial's
-#: coefficient, in evaluations of nodes; and the most doublings.
+#: The first four are amounts of work, in evaluations of nodes: to find a node, to move a line's sum to another e, to
+#: find the x with a given loss, and to compute a polynomial's coefficient. `_place` doubles at most _DOUBLINGS times.
 _OF_NODE, _OF_SUM, _OF_PLACE, _OF_SERIES, _DOUBLINGS = 100, 4, 10_000, 40, 60
 _TILTS, _GOLDEN = (1e-9, 1e9), 0.618
 #: Maps e to an enclosure of delta at e. The parts that do not depend on e are computed once.
@@ -30,19 +31,19 @@ Proof = Callable[[arb], Enclosure]
 
 @dataclass(slots=True)
 class Work:
-    """The evaluation work that a certificate may still ask for, in nodes times points."""
+    """The work that a certificate may still cause. The unit is one node at one point."""
 
     left: int = _MOST_WORK
 
     def take(self, nodes: int, points: int) -> None:
-        """Subtract this work, and raise `CannotCheck` if it exceeds what is left."""
+        """Subtract ``nodes`` times ``points`` from the work that is left. Raise `CannotCheck` if that is not enough."""
         self.left -= nodes * points
         refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points the whole work exceeds {_MOST_WORK}")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question: the delta of these steps in one direction, at ``times`` epsilons."""
+    """The question that a proof answers: the delta of these steps in one direction, at ``times`` values of epsilon."""
 
     steps: Sequence[Step]
     direction: str
@@ -55,8 +56,8 @@ def read_form(reader: Reader, asked: Asked) -> Proof:
 
     ``kept`` limits, for each step, the records in a batch or the branches that are considered; 0 keeps all. The parts
     of P and of Q that are left out have a mass of at most w over all steps, so delta may be larger by up to w, and
-    smaller by up to e^e w. ``draws`` has the shares of each step of draws with replacement. Other shares might lose
-    less, so there is no lower bound then.
+    smaller by up to e^e w. ``draws`` has the shares of each step of draws with replacement. Other shares might give a
+    smaller delta, so a proof with such steps has no lower bound.
     """
     number = len(asked.steps)
     kept = reader.wholes("kept", number, 0, laws.MOST_IN_GROUP) if reader.has("kept") else [0] * number
@@ -91,7 +92,7 @@ def _closed(_reader: Reader, asked: Asked) -> Proof:
     normal = [step.count * step.law.mu_squared for step in asked.steps if isinstance(step.law, Normal)]
     if len(normal) == len(asked.steps):
         law, alone = Normal(sum(normal, arb(0))), True
-    refuse_unless(alone and not isinstance(law, Atoms | OnGrid), "the closed form holds only for one step of noise")
+    refuse_unless(alone and not isinstance(law, Atoms | OnGrid), "a closed form needs one step of continuous noise")
     branches = law.branches if isinstance(law, Mixture) else ((arb(1), law),)
     asked.work.take(_OF_PLACE * len(branches), asked.times)
 
@@ -118,7 +119,7 @@ def _place(law: Sampled, level: arb) -> arb:
     low, high = -law.s, law.s
     for _ in range(_DOUBLINGS):
         low, high = (low if law.ratio(low) < level else 2 * low), (high if law.ratio(high) > level else 2 * high)
-    require(law.ratio(low) < level and law.ratio(high) > level, "the loss reaches epsilon")
+    require(law.ratio(low) < level and law.ratio(high) > level, "the privacy loss can reach epsilon")
     for _ in range(2 * ctx.prec):
         # The split is not at the middle, since the solution may be exactly 0 or 1/2, where no ball can decide.
         middle = arb((low + (high - low) * _GOLDEN).mid())
@@ -133,7 +134,7 @@ def _bounded(_reader: Reader, asked: Asked) -> Proof:
     """Prove that delta is 0, because the losses add up to at most e. This form can prove nothing else."""
 
     def prove(e: arb) -> Enclosure:
-        require(laws.sum_of_largest(asked.steps, asked.direction) <= e, "the largest loss is at most epsilon")
+        require(laws.sum_of_largest(asked.steps, asked.direction) <= e, "the largest losses add up to at most epsilon")
         return Enclosure(Above(arb(0)))
 
     return prove
@@ -143,13 +144,14 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     """Sum over the outcomes of equal steps whose losses are base + k gap. T steps have the losses T base + k gap, and
     the coefficients of a polynomial's T-th power are their probabilities.
 
-    These are rounded down. Delta is the sum of mass (1 - e^(e - loss))_+, so the missing mass adds at most itself.
+    The probabilities are rounded down. Delta is the sum of mass (1 - e^(e - loss))_+, so delta is larger by at most the
+    mass that rounding removes.
     """
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Atoms | OnGrid):
         raise CannotCheck("the sum over outcomes needs equal steps, with losses at equal distances")
     last = count * (law.number - 1)
-    refuse_unless(last <= _MOST_TERMS, f"the sum over outcomes has at most {_MOST_TERMS} terms, not {last}")
+    refuse_unless(last <= _MOST_TERMS, f"a sum over outcomes may have at most {_MOST_TERMS} terms, not {last}")
     asked.work.take(ctx.prec // 2 * (1 + asked.times), last)
 
     @cache
@@ -167,8 +169,8 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
 
 
 def _power(masses: list[arb], count: int) -> fmpz_poly:
-    """Return the masses of the sum of ``count`` outcomes, in units of 2^-precision, each rounded down."""
-    # The lower end of a ball is one number, and so is its floor.
+    """Return the probabilities of the sum of ``count`` outcomes. Each is rounded down to units of 2^-precision."""
+    # The lower end of a ball is a single number, so its floor is exact.
     power = one = fmpz_poly([(mass * arb(2) ** ctx.prec).lower().max(arb(0)).floor().fmpz() for mass in masses])
     for bit in bin(count)[3:]:
         for factor in (power, one)[: 1 + int(bit)]:
@@ -177,20 +179,20 @@ def _power(masses: list[arb], count: int) -> fmpz_poly:
 
 
 def _laplace(_reader: Reader, asked: Asked) -> Proof:
-    """Equal steps of Laplace noise (Theorem D), whose losses are atoms and polynomials between them.
+    """Compute delta for equal steps of Laplace noise (Theorem D). Between its atoms, the loss has a polynomial density.
 
     delta(e) = 2^(1-T) e^((e - T lam)/2) times the sum over k > T/2 of C(T, k) (h_k(w) + 2^(T-1) e^w if k = T), where
     w = ((2k - T) lam - e)/2 is positive. h_k(w) is the residue at 0 of (x+1)^(k-1) (x-1)^(T-k-1) x^-T e^(xw).
     """
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Laplace) or count > _MOST_LAPLACE:
-        raise CannotCheck(f"the sum of polynomials needs at most {_MOST_LAPLACE} equal steps of Laplace noise")
+        raise CannotCheck(f"a sum of polynomials needs at most {_MOST_LAPLACE} equal steps of Laplace noise")
     asked.work.take(count * count, _OF_SERIES + asked.times)
     rising, falling = fmpz_poly([1, 1]), fmpz_poly([-1, 1])
 
     @cache
     def residue(k: int) -> arb_poly:
-        """Return h_k: the series of 1/(x-1) has the coefficients -1, and a product with it adds them up."""
+        """Return h_k. The coefficients of 1/(x-1) are all -1, so a product with it has minus the partial sums."""
         series = [*rising ** (k - 1) * falling ** (count - k - 1), 0] if k < count else accumulate(-(rising ** (k - 1)))
         factorials = accumulate(range(1, count), lambda product, j: product * j, initial=arb(1))
         return arb_poly([c / factorial for c, factorial in zip([*series][::-1], factorials, strict=True)])
@@ -228,8 +230,9 @@ class Tilted:
         return [(place.at(self.c), count) for place, count in self.places]
 
     def chernoff(self, window: arb) -> Callable[[arb], arb]:
-        """Return the upper bound V(c) = M(c) B(c) e^(-c e) of delta(e) as a function of e, for losses with a window of
-        this variance. M(c) is itself bounded from above."""
+        """Return the upper bound V(c) = M(c) B(c) e^(-c e) of delta(e) as a function of e.
+
+        The losses include a window of variance ``window``. An upper bound takes the place of M(c)."""
 
         @cache
         def constant() -> arb:
@@ -247,8 +250,8 @@ def _chernoff(reader: Reader, asked: Asked) -> Proof:
     return lambda e: Enclosure(Above(bound(e)))
 
 
-#: Takes the steps at a tilt, and the spacing and the number of a line's points. Returns M at each point, an envelope of
-#: M beyond them, and the mass of the law.
+#: Takes the steps at a tilt, and the spacing and number of the points on a line. Returns M at each point, an envelope
+#: of M beyond the last point, and the mass of the law.
 Compose = Callable[[Tilted, arb, int], tuple[list[acb], arb, arb]]
 
 
@@ -268,7 +271,7 @@ def _line(reader: Reader, asked: Asked, eta: arb, compose: Compose, nodes: int =
     asked.work.take(nodes + sum(place.of_value for place, _ in tilted.places) + _OF_SUM * asked.times, points)
     c, h, square = tilted.c, 2 * arb.pi() / period, eta * eta
     far = Tilted.read(reader.inside("far"), asked) if reader.has("far") else None
-    require(far is None or far.c > c, "the tilt of far is above the line's")
+    require(far is None or far.c > c, "the tilt of 'far' is larger than that of the line")
     right = far.chernoff(square) if far else None
 
     @cache
@@ -383,7 +386,7 @@ def _read_panels(reader: Reader, cut: AboveCut, x: arb, panels: int) -> Callable
         return normal_cdf((cut.place - at) / cut.width)
 
     def evaluate() -> tuple[arb, arb]:
-        require(start < end, "the panels have a length")
+        require(start < end, "the panels start before they end")
         edges = [start + (end - start) * k / panels for k in range(panels + 1)]
         under = [law.mass_beyond(-at, 1) if law.replace else normal_cdf(at / law.s) for at in edges]
         heights = [height(at) for at in edges]

@@ -23,7 +23,7 @@ from epsilond_verifier.reading import Reader
 RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
 _COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
 MOST_IN_GROUP, MOST_BRANCHES = 256, 64
-#: From this deviation on, in steps of the grid, sums of discrete Gaussian noise are taken as such noise.
+#: From this standard deviation on (in steps of the grid), a sum of discrete Gaussians is treated as one of them.
 _ADDED_UP = 3
 COMPOSED = "compositions, also adaptive ones, are dominated by those of the pairs (Zhu, Dong & Wang 2022)"
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
@@ -134,7 +134,7 @@ class Draws:
         rest, (_, *drawn) = tail(self.size, self.q, most + 1), hits(self.size, self.q, most)
         chosen, branches = [1 - rest - sum(shares, arb(0)), *shares], []
         for h, (share, p) in enumerate(zip(chosen, drawn, strict=True), 1):
-            require(p <= share, f"the share of h = {h} draws is at least their probability")
+            require(p <= share, f"the share of {h} draws is at least their probability")
             branches.append((share, FixedSize.of_one(self.s / (2 * h), p / share)))
         return Mixture(tuple(branches)), rest
 
@@ -173,7 +173,7 @@ class OnGrid:
 
 
 class DiscreteLaplace(OnGrid):
-    """Noise of mass in proportion to e^(-|y| / s)."""
+    """Discrete noise whose probability of y is proportional to e^(-|y| / s)."""
 
     @property
     def number(self) -> int:
@@ -190,13 +190,13 @@ class DiscreteLaplace(OnGrid):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(OnGrid):
-    """Noise of mass in proportion to e^(-y^2 / (2 s^2)), up to a factor; beyond K it is about 2^-precision."""
+    """Discrete noise: the probability of y is proportional to e^(-y^2 / (2 s^2)), and beyond K about 2^-precision."""
 
     factor: arb
 
     @classmethod
     def of(cls, s: arb, k: int, count: int) -> tuple[Self, int]:
-        """Return steps as one where their noise adds up to such noise (Theorem E)."""
+        """Return the law and count of ``count`` steps, as one step if their noise adds up to such noise (Theorem E)."""
         if not s >= _ADDED_UP:
             return cls(s, k, arb(1)), count
         r = 2 / ((arb.pi() * s) ** 2).expm1()
@@ -249,7 +249,7 @@ def largest_loss(law: Law, direction: str) -> arb:
         return law.lam if isinstance(law, Laplace) else law.k / law.s
     if isinstance(law, Poisson) and not law.replace and direction == "add":
         return -law.weights[0].log()
-    raise CannotCheck(f"the loss of a step has no bound in the direction {direction}")
+    raise CannotCheck(f"the privacy loss of a step has no bound in the direction {direction}")
 
 
 def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
@@ -331,7 +331,7 @@ def _pair(s: arb, q: float, relation: str, group: int = 1) -> tuple[Normal | Poi
         mu = _sensitivity(relation) * group / s
         rational = (_sensitivity(relation) * group / s.fmpq()) ** 2 if s.is_exact() else None
         return Normal(mu**2, rational), (*agree, GAUSSIAN)
-    refuse_unless(group <= MOST_IN_GROUP, f"a group on Poisson batches may have at most {MOST_IN_GROUP} records")
+    refuse_unless(group <= MOST_IN_GROUP, f"on Poisson batches, a group may have at most {MOST_IN_GROUP} records")
     pair = REPLACED if replaced else POISSON
     return Poisson(s, tuple(hits(group, arb(q), group)), replaced), agree or (pair,)
 
@@ -366,7 +366,7 @@ def _of_a_size(replaced: bool, s: arb, sampling: Reader, count: int, relation: s
     if b == n:
         law, pair = _pair(s, 1.0, relation)
         return Step(law, count, pair)
-    # A record that becomes null is a special case of one that becomes another, so the pair dominates here as well.
+    # Replacement by null is a special case of replacement by another record, so the pair dominates here as well.
     return Step(FixedSize.of_one(s / 2, arb(fmpq(b, n))), count, (FIXED_SIZE,))
 
 
@@ -382,7 +382,7 @@ def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
     (whole, pair), q = _pair(s, sampled, relation), arb(sampled)
     if b >= n:
         return Step(whole, count, pair)
-    refuse_unless(sampled < 1, f"{sampling.where}: with sampling probability 1, a batch that is cut has a fixed size")
+    refuse_unless(sampled < 1, f"{sampling.where}: truncated Poisson batches need a probability below 1")
     if relation == "add_or_remove_one" and cuts == "random":
         near = q / (b + 1)
         seen, cut = most_displaced(n, q, b) / (b * near), Poisson(s, (1 - q, near, b * near))
@@ -424,12 +424,12 @@ def _pure(mechanism: Reader, sampling: Reader, count: int, _relation: str) -> St
 def _discrete(
     law: Callable[[arb, int, int], tuple[Law, int]], mechanism: Reader, sampling: Reader, count: int, relation: str
 ) -> Step:
-    """The contribution bound is a whole number of steps of the grid."""
+    """Read discrete noise. The contribution bound is a whole number of steps of the grid."""
     sampling.word("kind", "full_batch")
     grid = mechanism.real("grid", 1e-4, 1.0)
     steps = round(1 / grid)
-    refuse_unless(abs(steps * grid - 1) <= 1e-9, f"{mechanism.where}: the grid must be 1 over an integer")
-    # Steps that are taken as one are still a composition.
+    refuse_unless(abs(steps * grid - 1) <= 1e-9, f"{mechanism.where}: the grid must be the inverse of an integer")
+    # Steps whose noise is added up to one step are still a composition.
     why = (DISCRETE, COMPOSED)[: min(count, 2)]
     return Step(*law(_noise(mechanism) * steps, _sensitivity(relation) * steps, count), why)
 

@@ -25,7 +25,7 @@ FILTER = "the charges of adaptively chosen steps add up, for each limit (docs/co
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price: mu squared, m > 0; the failure d; and the sum of the pure epsilons, None if it is not stated."""
+    """A price: m > 0 is mu squared, d the failure, and ``pure`` the sum of pure epsilons, or None if not stated."""
 
     exact: fmpq
     d: arb
@@ -62,33 +62,33 @@ class Price:
         """Check that the losses add up to at most the pure epsilon, in both directions."""
         if self.pure is not None:
             for direction in ("add", "remove"):
-                require(laws.sum_of_largest(steps, direction) <= self.pure, "the pure epsilons add up to what is said")
+                require(laws.sum_of_largest(steps, direction) <= self.pure, "the stated pure epsilon is large enough")
 
     def require_own(self, steps: Sequence[laws.Step]) -> None:
-        """Check that the squares of the steps' own mu add up to at most m; then no failure is needed."""
+        """Check that the squares of the steps' own mu add up to at most m. In this case no failure is needed."""
         left, total = self.exact, arb(0)
         for step in steps:
             if isinstance(step.law, laws.Normal) and step.law.rational is not None:
                 left -= step.count * step.law.rational
             else:
                 total += step.count * _own(step)
-        require(total <= arb(left), "the squares of mu add up to m")
+        require(total <= arb(left), "the squares of mu add up to at most the stated one")
 
     def require_chords(self, nodes: Sequence[Node]) -> None:
         """Check that F is above the chords of the nodes' bounds, and d above the last of them."""
-        require(nodes[0].e == 0, "the first node is at epsilon 0")
-        require(nodes[-1].most <= self.d, "the last node's bound is at most the failure")
+        require(nodes[0].e == 0, "the epsilon of the first node is 0")
+        require(nodes[-1].most <= self.d, "the last node's delta is at most the stated failure")
         mu = self.m.sqrt()
         for left, right in pairwise(nodes):
-            require(left.e < right.e, "the nodes' epsilons increase")
+            require(left.e < right.e, "the epsilons of the nodes increase")
             x, y = left.e.exp(), right.e.exp()
-            # The tangent at any place is valid; it is best where its slope is that of the chord.
+            # Any tangent is valid. The best one has the slope of the chord.
             share = ((left.most - right.most) / (y - x) / (1 - self.d)).min(arb(1) / 2)
             place = (mu * (arb(2).sqrt() * (1 - 2 * share).erfinv() - mu / 2)).max(left.e).min(right.e)
             place = arb(place.mid())
             value, slope = self.delta(place), -(1 - self.d) * normal_cdf(-place / mu - mu / 2)
             for end, bound in ((x, left.most), (y, right.most)):
-                require(bound <= value + slope * (end - place.exp()), f"the chord from {left.e.str(9)} on is covered")
+                require(bound <= value + slope * (end - place.exp()), f"the price holds from e = {left.e.str(9)} on")
 
 
 def _own(step: laws.Step) -> arb:

@@ -14,7 +14,7 @@ MOST_BYTES, _LONGEST_NUMBER = 2**20, 320
 
 def parse(data: bytes) -> Reader:
     """Read canonical bytes: UTF-8 JSON with sorted keys, no white space, and strings in place of numbers."""
-    refuse_unless(len(data) <= MOST_BYTES, f"the certificate has {len(data)} bytes; at most {MOST_BYTES} are read")
+    refuse_unless(len(data) <= MOST_BYTES, f"the certificate has {len(data)} bytes; it may have {MOST_BYTES}")
     try:
         value = json.loads(
             data.decode(), object_pairs_hook=_unique, parse_int=_bare, parse_float=_bare, parse_constant=_bare

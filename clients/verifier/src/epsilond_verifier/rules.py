@@ -21,7 +21,7 @@ from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Mixture, Norm
 from epsilond_verifier.reading import Reader
 
 _MOST_NODES, _MOST_ORDER, _ANGLES = 20_000, 400, (5e-324, 2.0)
-#: The work of a transform's value beside that of its nodes, or alone if it has none, in evaluations of nodes.
+#: The work of one value of a transform, in evaluations of nodes, in addition to the work at its nodes, if it has any.
 _OF_VALUE = 40
 
 
@@ -42,7 +42,7 @@ class Rule:
     late: tuple[arb, arb] | None = None
 
     def error_at(self, t: arb) -> arb:
-        """Return a bound on the error at all points from 0 to t."""
+        """Return a bound on the error of the rule that holds at all points from 0 to t."""
         return self.error if self.late is None else self.error + self.late[0] * (t * self.late[1]).exp()
 
     def at_zero(self) -> acb:
@@ -80,7 +80,7 @@ class Rule:
 
 
 def blurred(radius: arb) -> acb:
-    """Return a ball that contains all complex numbers of at most this modulus."""
+    """Return a ball that contains all complex numbers whose modulus is at most ``radius``."""
     return acb(arb(0, radius), arb(0, radius))
 
 
@@ -280,11 +280,11 @@ def shifted_line(
     tails = arb(0)
     for end, drift, first in ends:
         ratio = (-(end - drift) * d / square).exp()
-        require(ratio < 1, "the nodes reach beyond the peak of the integrand")
+        require(ratio < 1, "the nodes extend beyond the peak of the integrand")
         tails += normal_density(acb(end), s).real * first * ratio / (1 - ratio)
     tails *= d * (theta * theta / (2 * square)).exp() * one_sided * growth
     kappa = ((2 * theta * theta / square).exp() * two_sided * growth**4 + 1) / ((2 * arb.pi() * theta / d).expm1())
-    require(kappa < 1, "the spacing is fine enough")
+    require(kappa < 1, "the spacing of the nodes is small enough")
     error = kappa / (1 - kappa) * (abs(sum(weights, acb(0))) + tails) + tails
     return Rule(arb(0), weights, losses, error)
 
@@ -313,7 +313,7 @@ def fixed_size(
     """
     require(2 * angle < arb.pi(), "the angle is below pi/2")
     s, theta, half = law.s, angle * law.turned, arb(1) / 2
-    require(end > half, "the panels have a length")
+    require(end > half, "the panels end beyond their start")
     weights: list[acb] = []
     losses: list[acb] = []
 
@@ -353,7 +353,7 @@ def fixed_size(
         late = missed, law.f(acb(half + reach, below)).log().imag
     else:
         error += rest * largest(half, half, rest)
-    require(end > c + 1, "the panels reach beyond the peak of the integrand")
+    require(end > c + 1, "the panels extend beyond the peak of the integrand")
     f_end = law.f(acb(end)).real
     beyond = f_end ** (c + 1) / (end - c - 1) + (f_end * (angle / 2).cos()) ** -c / end
     error += normal_density(acb(end), s).real * s * s * beyond * (angle * angle * s * s / 2).exp()

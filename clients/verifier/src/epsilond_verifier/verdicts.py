@@ -82,7 +82,7 @@ def _read(certificate: Reader) -> _Read:
     for event in stated.objects("events", _MOST_EVENTS):
         steps.append(read_step(event, relation, group))
         few = sum(isinstance(step.law, Mixture | Draws) for step in steps) <= _MOST_MIXTURES
-        refuse_unless(few, f"at most {_MOST_MIXTURES} events may be mixtures or draws with replacement")
+        refuse_unless(few, f"only {_MOST_MIXTURES} events may be mixtures or draws with replacement")
     needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
     assumed = [theorem for step in steps for theorem in step.assumed]
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
@@ -144,8 +144,8 @@ def _decide(read: _Read) -> tuple[str, str, tuple[int, ...]]:
         except CannotCheck as error:
             at_most, reasons = False, [str(error)]
     refuse_unless(
-        not (at_most and more_than), "both the statement and its opposite are proved: please report this certificate"
+        not (at_most and more_than), "the statement and its opposite are proved: please report this certificate"
     )
     if at_most or more_than:
         return ("verified" if at_most == (read.claim == "at_most") else "refuted"), "", ()
-    return "cannot check", "; ".join([*dict.fromkeys(reasons), "the bounds of delta do not decide"]), tuple(undecided)
+    return "cannot check", "; ".join([*dict.fromkeys(reasons), "the bounds of delta are too loose"]), tuple(undecided)

@@ -62,27 +62,37 @@ def _parser() -> argparse.ArgumentParser:
     serve.set_defaults(command=_serve)
 
     conflicts = commands.add_parser(
-        "conflicts", help="print checkpoints that contradict each other; status 1 if there are any"
+        "conflicts", help="print checkpoints that contradict each other; the status is 1 if there are any"
     )
     conflicts.add_argument("folder", type=Path)
     conflicts.set_defaults(command=_conflicts)
 
     monitor = commands.add_parser("monitor", help="follow the ledger of a service, and alert")
-    monitor.add_argument("folder", type=Path, help="folder that keeps what was seen")
+    monitor.add_argument("folder", type=Path, help="folder for the newest checkpoint and for contradictions")
     monitor.add_argument("--url", required=True, help="address of the service")
     monitor.add_argument("--log", action="append", required=True, metavar="KEY", help="public key of the ledger")
     monitor.add_argument("--token-file", type=Path, help="file with a key of the service that has the scope auditor")
     monitor.add_argument("--witness", action="append", default=[], metavar="KEY", help="public key of a witness")
-    monitor.add_argument("--quorum", type=int, help="number of witnesses that must have cosigned (all)")
+    monitor.add_argument("--quorum", type=int, help="number of witnesses that must have cosigned a checkpoint (all)")
     monitor.add_argument(
-        "--max-age", type=int, default=600, metavar="SECONDS", help="greatest age of the witnesses' cosignatures (600)"
+        "--max-age",
+        type=int,
+        default=600,
+        metavar="SECONDS",
+        help="alert if the witnesses' cosignatures are older than this (600)",
     )
-    monitor.add_argument("--interval", type=float, default=60.0, metavar="SECONDS", help="time between two looks (60)")
-    monitor.add_argument("--once", action="store_true", help="look once; status 1 if something is wrong")
     monitor.add_argument(
-        "--hook", metavar="COMMAND", help="command to run when the alerts change, with the look as its input"
+        "--interval", type=float, default=60.0, metavar="SECONDS", help="time between two checks of the ledger (60)"
     )
-    monitor.add_argument("--webhook", metavar="URL", help="address to which the look is posted when the alerts change")
+    monitor.add_argument(
+        "--once", action="store_true", help="check the ledger once; the status is 1 if something is wrong"
+    )
+    monitor.add_argument(
+        "--hook",
+        metavar="COMMAND",
+        help="command to run when the alerts change; it gets the findings as JSON on its input",
+    )
+    monitor.add_argument("--webhook", metavar="URL", help="address to post the findings to when the alerts change")
     monitor.set_defaults(command=_monitor)
     return parser
 

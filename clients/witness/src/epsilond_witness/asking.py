@@ -1,4 +1,4 @@
-"""Send one request to a server. No redirect is followed, and the size and the time of the answer are limited."""
+"""Sends one request to a server. It follows no redirect, and limits the size and the time of the answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 256 * 1024
 
 
 class Unreachable(Exception):
-    """There was no answer, or no usable one; the message says why."""
+    """The server gave no answer, or one that cannot be used. The message says why."""
 
 
 class Refused(Exception):
@@ -68,11 +68,11 @@ def ask(address: str, headers: Mapping[str, str], body: bytes | None = None) -> 
     """Return the answer of an address to a GET or, with a body, to a POST.
 
     Raises:
-        Refused: an answer with another status than 2xx.
-        Unreachable: no answer, or one that is too long or too late.
+        Refused: the status of the answer is not 2xx.
+        Unreachable: there was no answer, or the answer was too long or too late.
     """
     if not address.startswith(("https://", "http://")):
-        raise Unreachable("the address begins with neither https:// nor http://")
+        raise Unreachable("the address must begin with https:// or http://")
     sent = {"User-Agent": "epsilond-witness", **headers}
     request = urllib.request.Request(address, data=body, headers=sent)  # noqa: S310  # https or http, as seen above
     try:
@@ -84,7 +84,7 @@ def ask(address: str, headers: Mapping[str, str], body: bytes | None = None) -> 
     except (OSError, HTTPException, ValueError) as error:
         # Only the class of the error is given, since its message may quote what was sent.
         reason = getattr(error, "reason", error)
-        raise Unreachable(f"no answer ({type(reason).__name__})") from None
+        raise Unreachable(f"there was no answer ({type(reason).__name__})") from None
 
 
 def _read(answer: Any) -> bytes:

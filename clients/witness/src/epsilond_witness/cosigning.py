@@ -1,5 +1,6 @@
-"""The answers of a witness (C2SP, tlog-witness): cosignatures of trees that continue the one that it cosigned before,
-or refusals."""
+"""Answers the requests to a witness (C2SP, tlog-witness).
+
+The witness cosigns a tree if the tree continues the one that the witness cosigned before. It refuses any other tree."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ TEXT, SIZE = "text/plain; charset=utf-8", "text/x.tlog.size"
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer over HTTP, and the facts about it for the log of requests."""
+    """An answer over HTTP. ``about`` says for the log of requests what was asked."""
 
     status: int
     body: str
@@ -42,8 +43,8 @@ class Witness:
     """Cosigns checkpoints of the logs that it knows.
 
     Guarantees: two_histories_at_once_are_decided_one_after_the_other; killed_at_any_moment_it_never_goes_back: for one
-    log, it never cosigns two roots of one size, a tree that does not begin with all that it cosigned before, or a
-    smaller tree.
+    log, the witness never cosigns two roots of one size, a tree that does not begin with everything that it cosigned
+    before, or a tree smaller than one that it cosigned before.
 
     Args:
         private, key: The two halves of its key.
@@ -75,16 +76,16 @@ class Witness:
         note = request.note
         keys = self._logs.get(note.origin)
         if keys is None:
-            return Answer(404, f"this witness does not know a log {note.origin}\n", about=note.origin)
+            return Answer(404, f"this witness does not know the log {note.origin}\n", about=note.origin)
         about = f"{note.origin} {note.size}"
         try:
             signed = [signature for key in keys if note.is_signed_by(key) for signature in note.of(key)]
         except Malformed as error:
             return Answer(403, f"{error}\n", about=about)
         if not signed:
-            return Answer(403, f"no key of {note.origin} that this witness knows has signed it\n", about=about)
+            return Answer(403, f"this witness knows no key of {note.origin} that signed the note\n", about=about)
         if request.old_size > note.size:
-            return Answer(400, "the old size is larger than that of the checkpoint\n", about=about)
+            return Answer(400, "the old size exceeds the size of the checkpoint\n", about=about)
         with self._state.changing() as records:
             answer = self._decide(records, request, signed)
         return Answer(answer.status, answer.body, answer.content_type, about)
@@ -97,7 +98,7 @@ class Witness:
                 known = records.known(origin)
             if known.note:
                 return Answer(200, known.note, about=origin)
-        return Answer(404, "this witness has cosigned no checkpoint of such a log\n")
+        return Answer(404, "this witness has cosigned no checkpoint of a log whose name has this hash\n")
 
     def _decide(self, records: Records, request: _Request, signed: list[Signature]) -> Answer:
         note = request.note
@@ -108,12 +109,12 @@ class Witness:
                 self._remember(records, note, known, offered)
             return Answer(409, f"{known.size}\n", SIZE)
         if note.size == 0 and note.root != EMPTY_ROOT:
-            return Answer(422, "the root is not that of the empty tree\n")
+            return Answer(422, "a checkpoint of size 0 must have the root of the empty tree\n")
         if not begins_with((known.size, known.root), (note.size, note.root), request.path):
             self._remember(records, note, known, offered)
-            return Answer(422, f"nothing shows that the tree begins with the {known.size} leaves cosigned before\n")
+            return Answer(422, f"the proof does not show that the tree begins with the {known.size} cosigned leaves\n")
         signature = cosign(note.text, self._private, self._key, self._clock())
-        # This is on the disk before anybody sees the signature.
+        # The checkpoint is on the disk before anybody sees the signature.
         records.keep(note.origin, Known(note.size, note.root, offered + signature.line))
         return Answer(200, signature.line)
 

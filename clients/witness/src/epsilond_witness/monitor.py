@@ -17,26 +17,26 @@ from epsilond_witness.state import now, sync
 from epsilond_witness.trees import begins_with
 
 _CHECKPOINT = "/v1/ledger/checkpoint"
-#: The clocks of two machines may differ by this many seconds.
+#: The clocks of two machines may differ by _CLOCKS_DIFFER_S seconds. At most _MOST_CONTRADICTIONS pairs are kept.
 _CLOCKS_DIFFER_S = 120
 _MOST_CONTRADICTIONS = 100
 
 
 class Alert(StrEnum):
-    """A fault of a ledger, or of what the monitor could see of it."""
+    """A fault of a ledger, or a reason why the monitor could not check it."""
 
     INCONSISTENT = "inconsistent"
-    """The history was rewritten: a checkpoint does not continue the one before."""
+    """The history was rewritten: a checkpoint does not continue the previous one."""
     SMALLER = "smaller"
-    """The ledger has fewer entries than it had."""
+    """The ledger has fewer entries than before."""
     UNSIGNED = "unsigned"
-    """The answer is not a checkpoint, or is of another ledger, or is not signed by the ledger's key."""
+    """The answer is not a checkpoint, belongs to another ledger, or lacks a signature of the ledger's key."""
     NOT_WITNESSED = "not_witnessed"
     """No checkpoint has the cosignatures of enough witnesses."""
     STALE = "stale"
-    """The witnesses have not cosigned for too long."""
+    """The witnesses' last cosignatures are too old."""
     UNREACHABLE = "unreachable"
-    """The service does not answer, or refuses to."""
+    """The service gives no answer, or refuses the request."""
 
 
 class _Wrong(Exception):
@@ -120,7 +120,9 @@ class Monitor:
                 cosigned_at = self._quorum_at(witnessed)
                 age = self.clock() - cosigned_at
                 if age > self.max_age_s:
-                    alerts[Alert.STALE] = f"{self.quorum} witnesses last cosigned {age} seconds ago"
+                    alerts[Alert.STALE] = (
+                        f"{self.quorum} witnesses last cosigned {age} seconds ago, and that is too long"
+                    )
         except _Wrong as wrong:
             alerts[wrong.alert] = wrong.detail
             self._keep_contradiction(wrong.notes)
@@ -162,7 +164,7 @@ class Monitor:
         """
         notes = (before, after)
         if after.size < before.size:
-            detail = f"the ledger had {before.size} entries and has {after.size}"
+            detail = f"the ledger had {before.size} entries, and now has only {after.size}"
             raise _Wrong(Alert.SMALLER, detail, notes)
         path = () if before.size in (0, after.size) else self._path(before.size, after.size)
         if not begins_with((before.size, before.root), (after.size, after.root), path):
@@ -178,8 +180,9 @@ class Monitor:
         return path if all(len(node) == WIDTH for node in path) else ()
 
     def _quorum_at(self, note: Note) -> int:
-        """Return the time at which enough witnesses had cosigned a note, which is the time of the oldest cosignature
-        that counts.
+        """Return the time at which enough witnesses had cosigned a note.
+
+        Of the newest cosignatures that make the quorum, the time of the oldest counts.
 
         Raises:
             _Wrong: too few witnesses have cosigned.
@@ -191,8 +194,8 @@ class Monitor:
         latest = self.clock() + _CLOCKS_DIFFER_S
         past = sorted((time for time in times if time <= latest), reverse=True)
         if len(past) < self.quorum:
-            others = f", and {len(times) - len(past)} at a time in the future" if len(past) < len(times) else ""
-            raise _Wrong(Alert.NOT_WITNESSED, f"{self.quorum} witnesses must have cosigned; {len(past)} have{others}")
+            others = f", and {len(times) - len(past)} gave a time in the future" if len(past) < len(times) else ""
+            raise _Wrong(Alert.NOT_WITNESSED, f"{self.quorum} witnesses must cosign, but {len(past)} did{others}")
         return past[self.quorum - 1]
 
     def _ask(self, path: str, query: Mapping[str, str], accept: str = "application/json") -> bytes:
@@ -205,7 +208,7 @@ class Monitor:
         return Note.parse(path.read_text()) if path.exists() else None
 
     def _keep_contradiction(self, notes: tuple[Note, ...]) -> None:
-        """Keep notes that contradict each other, each once, and only a limited number."""
+        """Keep notes that contradict each other. Each pair is kept once, and the number of pairs is limited."""
         name = f"contradiction-{hashlib.sha256(''.join(note.text for note in notes).encode()).hexdigest()[:16]}.txt"
         kept = {path.name for path in self.folder.glob("contradiction-*.txt")}
         if notes and name not in kept and len(kept) < _MOST_CONTRADICTIONS:

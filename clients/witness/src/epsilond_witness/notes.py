@@ -23,7 +23,7 @@ _DASH = "\u2014 "
 
 
 class Malformed(Exception):
-    """A text does not have its format; the message says why."""
+    """A text does not have the expected format. The message says why."""
 
 
 class Kind(Enum):
@@ -56,7 +56,7 @@ class Key:
         """Read ``<name>+<key id>+<base64 of the kind and the key>``.
 
         Raises:
-            Malformed: it is something else, or a key of another kind.
+            Malformed: the text is not a key of this kind.
         """
         name, _, rest = text.strip().partition("+")
         key_id, _, encoded = rest.partition("+")
@@ -67,7 +67,7 @@ class Key:
             raise Malformed(f"this is the key of {name}, not of {wanted}: <name>+<key id>+<Ed25519 key in base64>")
         found = cls(name, kind, data[1:])
         if found.id.hex() != key_id:
-            raise Malformed(f"the key of {name} does not have the id {key_id!r}: a part of it was lost or changed")
+            raise Malformed(f"the key of {name} does not have the id {key_id!r}: copy the whole key again")
         return found
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Note:
         """Read a signed note whose text is a checkpoint.
 
         Raises:
-            Malformed: it is something else.
+            Malformed: the text is not a signed checkpoint.
         """
         text, blank, lines = note.rpartition("\n\n")
         if not blank or len(note) > MOST_CHARACTERS or not lines.endswith("\n"):
@@ -133,11 +133,11 @@ class Note:
         return cls(f"{text}\n", origin, read_size(rest[0]), root, signatures)
 
     def of(self, key: Key) -> tuple[Signature, ...]:
-        """Return the signatures that claim to be of a key."""
+        """Return the signatures that claim to be made with a key."""
         return tuple(each for each in self.signatures if (each.name, each.key_id) == (key.name, key.id))
 
     def is_signed_by(self, key: Key) -> bool:
-        """Return whether the key of a log has signed it.
+        """Return whether the key of a log has signed the note.
 
         Raises:
             Malformed: a signature claims to be of the key, but is not.
@@ -148,7 +148,7 @@ class Note:
         return bool(own)
 
     def cosigned_at(self, key: Key) -> int | None:
-        """Return when the key of a witness last cosigned it, in seconds since 1970; None if it has not.
+        """Return when the key of a witness last cosigned the note, in seconds since 1970; None if it never did.
 
         Raises:
             Malformed: a signature claims to be of the key, but is not.
@@ -171,7 +171,7 @@ def cosigned_at(text: str, key: Key, signature: Signature) -> int:
     """Return the time of a cosignature of a checkpoint's text.
 
     Raises:
-        Malformed: the key has not made it.
+        Malformed: the cosignature was not made with the key.
     """
     seconds = int.from_bytes(signature.data[:8], "big")
     if not 0 < seconds <= LARGEST_SIZE or not _verifies(key, signature.data[8:], _cosigned(text, seconds)):
@@ -213,7 +213,7 @@ def read_hash(text: str) -> bytes:
     """Read a hash in base64.
 
     Raises:
-        Malformed: it is not 32 bytes.
+        Malformed: the text is not 32 bytes in base64.
     """
     data = _decoded(text)
     if len(data) != WIDTH:
@@ -235,7 +235,7 @@ def _verifies(key: Key, signature: bytes, message: bytes) -> bool:
 
 def _check_name(text: str) -> None:
     if not text or not text.isprintable() or any(character.isspace() or character == "+" for character in text):
-        raise Malformed("a name must not be empty or have a blank, plus or control character")
+        raise Malformed("a name must not be empty, and must contain no blank, plus sign or control character")
 
 
 def _encoded(data: bytes) -> str:

@@ -73,9 +73,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         if self.path != _ADD:
-            # The rest is not read, so the connection must close, or the rest would be taken for the next request.
+            # The body is not read. The connection must close, since the body would be taken for the next request.
             self.close_connection = True
-            self._answer(Answer(404, f"post checkpoints to {_ADD}\n"))
+            self._answer(Answer(404, f"there is nothing at this path; post checkpoints to {_ADD}\n"))
             return
         refusal = self._refusal()
         if refusal is not None:
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection |= self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers
         origin_hash = self.path.removeprefix("/").removesuffix(_CHECKPOINT)
         if self.path != f"/{origin_hash}{_CHECKPOINT}":
-            self._answer(Answer(404, "get /<SHA-256 of a log's name>/checkpoint\n"))
+            self._answer(Answer(404, "there is nothing at this path; get /<SHA-256 of a log's name>/checkpoint\n"))
             return
         try:
             self._answer(self.server.witness.checkpoint(origin_hash))
@@ -109,11 +109,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _refusal(self) -> Answer | None:
         lengths = self.headers.get_all("Content-Length", [])
         if "Transfer-Encoding" in self.headers or len(lengths) != 1:
-            return Answer(411, "say the length of the body in one Content-Length\n")
+            return Answer(411, "the request needs one header Content-Length with the length of the body\n")
         if not (lengths[0].isascii() and lengths[0].isdigit()):
-            return Answer(400, "Content-Length is a number\n")
+            return Answer(400, "the header Content-Length must be a number\n")
         if len(lengths[0]) > 9 or int(lengths[0]) > MOST_BYTES:
-            return Answer(413, f"a request has {MOST_BYTES} bytes at most\n")
+            return Answer(413, f"the body of a request may have at most {MOST_BYTES} bytes\n")
         return None
 
     def _answer(self, answer: Answer) -> None:

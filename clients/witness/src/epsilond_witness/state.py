@@ -1,7 +1,7 @@
 """The folder of a witness: its key, and the newest checkpoint of each log that it has cosigned.
 
 A witness that forgot what it has cosigned could cosign a second history. So the state is made once, together with the
-key, and a key without its state is refused. SQLite brings each change to the disk before anything is answered.
+key, and a key whose state is missing is refused. SQLite brings each change to the disk before anything is answered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from epsilond_witness.notes import Key, Kind
 from epsilond_witness.trees import EMPTY_ROOT
 
-#: The number of contradictions of each log that are kept, the earliest ones: this many with proof, and as many others.
+#: For each log, the earliest contradictions are kept: at most this many with proof, and this many without.
 MOST_CONFLICTS = 100
 _PATIENCE_S = 5.0
 _TABLES = (
@@ -73,8 +73,8 @@ class State:
 
     @contextmanager
     def changing(self) -> Iterator[Records]:
-        """Yield the records for reading and changing. After the block all changes are on the disk; if it raises, none
-        is."""
+        """Yield the records for reading and changing. After the block all changes are on the disk; if the block
+        raises an error, none of the changes is kept."""
         with closing(self._connection()) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -91,7 +91,7 @@ class State:
             yield Records(connection)
 
     def _connection(self) -> sqlite3.Connection:
-        # With mode=rw, a file that is gone is not made anew.
+        # With mode=rw, SQLite does not create a file that is missing.
         connection = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?mode=rw", uri=True, timeout=_PATIENCE_S, isolation_level=None
         )
@@ -124,7 +124,7 @@ class Records:
         )
 
     def add_conflict(self, conflict: Conflict) -> None:
-        """Keep a contradiction, unless it is kept already, or too many of the log are."""
+        """Keep a contradiction, unless it is kept already or the log has too many of them."""
         (count,) = self._connection.execute(
             "SELECT count(*) FROM conflicts WHERE origin = ? AND is_proof = ?", (conflict.origin, conflict.is_proof)
         ).fetchone()
@@ -146,7 +146,7 @@ def make(folder: Path, name: str) -> Key:
 
     Raises:
         Unusable: there is a witness in the folder already.
-        Malformed: the name is not possible for a witness.
+        Malformed: the name is not valid for a witness.
     """
     private = Ed25519PrivateKey.generate()
     key = Key.of(private, name, Kind.COSIGNER)
@@ -180,7 +180,9 @@ def open_folder(folder: Path) -> tuple[Ed25519PrivateKey, Key, State]:
     try:
         about = key_file.stat()
         if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise Unusable(f"users other than its owner may read {key_file}: chmod 600 it, or make a new witness")
+            raise Unusable(
+                f"users other than its owner may read {key_file}: restrict it with chmod 600, or make a new witness"
+            )
         private = load_pem_private_key(key_file.read_bytes(), None)
         with State(state_file).reading() as records:
             key = Key.parse(records.public_key(), Kind.COSIGNER)
