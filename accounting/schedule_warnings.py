@@ -26,7 +26,8 @@ def schedule_warnings(
     delta: float | None = None,
     epsilon: float | None = None,
 ) -> tuple[str, ...]:
-    """Return sentences about the list's sampling schemes: the charge, the requirements, and which number is not valid.
+    """Return sentences about the list's sampling schemes: what is charged, what is required, and which number is not
+    valid.
 
     Args:
         events: The list, accounted under ``relation``.
@@ -55,9 +56,9 @@ def schedule_warnings(
     shuffled = [index for index, event in enumerate(events) if hides_nothing(event)]
     if shuffled:
         warnings.append(
-            f"Shuffled epochs ({_named(shuffled)}) are accounted without amplification: a record takes part once in "
-            f"every epoch, whatever the order. Poisson's number, {_poisson_number(events, relation, delta, epsilon)}, "
-            "is not valid for them."
+            f"Shuffled epochs ({_named(shuffled)}) are accounted without amplification: a record takes part once "
+            "in every epoch, whatever the order. The number for Poisson batches, "
+            f"{_poisson_number(events, relation, delta, epsilon)}, is not valid for them."
         )
     requirement = same_randomizer_required(events)
     if requirement is not None:

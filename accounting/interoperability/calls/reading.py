@@ -93,9 +93,7 @@ def _nothing(calls: tuple[Call, ...]) -> str:
             return f"{each.name} looks for a number ({each.place}): {_SEARCHES[each.name]}"
     common = ["make_private", "make_private_with_epsilon", "get_noise_multiplier", "DpParams", "compose", "DpEvents"]
     if not calls:
-        return f"there is no call in it; calls of {one_of(common)} are read, for example"
+        return f"the text contains no call; calls of {one_of(common)} are read, for example"
     near = next((meant for each in calls if (meant := suggestion(each.name, READERS))), "")
     names = ", ".join(dict.fromkeys(each.path[:60] for each in calls[:3]))
-    return f"{names} says nothing that is read here; calls of {one_of(common)} are, for example.{near}".removesuffix(
-        "."
-    )
+    return f"{names} cannot be read here; calls of {one_of(common)} can, for example.{near}".removesuffix(".")
