@@ -7,8 +7,7 @@ each unit is enforced.
 If the pair of every step for a group is known (`PrivacyLoss.for_group`), the steps are composed as in any list. The
 answer is exact if some group attains all pairs, or lies between two pairs, up to the probability r that a batch holds
 more records of a group than the pairs distinguish. With such an r, a list costs at least delta'(e) - (1 + e^e) r, where
-delta'
-is the delta of the mixtures: each of the list's two laws is within r of those of the mixtures.
+delta' is the delta of the mixtures: each of the list's two laws is within r of those of the mixtures.
 
 Every other list is bounded along a chain of k data sets from one to the other. So is every list with a sampling that
 may put records of one group into different steps. With delta(e) for single records,

@@ -61,7 +61,7 @@ class ClippedSums:
         if not isinstance(model, LinearModel):
             raise Unsupported(
                 f"{algorithm} clips gradients and their changes in a dual norm, which factorises only for linear "
-                f"models; {model.kind} is not one",
+                f"models; {model.kind} is not linear",
                 code="unsupported_model",
                 pointer=("model", "kind"),
             )

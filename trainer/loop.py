@@ -339,7 +339,7 @@ def check_phases(
             raise InvalidValue(f"{name} has phases of {kind} alone", pointer=("phases", index))
         if not phase.is_executable:
             raise InvalidValue(
-                "this plan was made for its privacy alone: every phase of a run needs a step_size",
+                "this plan only states a privacy cost: every phase of a run needs a step_size",
                 pointer=("phases", index, "step_size"),
             )
         bound, where = phase.gradient_bound, ("phases", index, "gradient_bound")

@@ -88,7 +88,7 @@ class RenyiFilter(PrivacyFilter):
         orders = orders or default_orders(epsilon, delta)
         if len(orders) > MAX_ORDERS or any(a >= b for a, b in pairwise(orders)):
             raise InvalidValue(
-                (f"orders must be a list of 1 to {MAX_ORDERS} increasing numbers, all above 1"), pointer=("orders",)
+                f"orders must be a list of 1 to {MAX_ORDERS} increasing numbers, all above 1", pointer=("orders",)
             )
         for name, value in (("epsilon", epsilon), ("delta", delta), ("orders", orders)):
             object.__setattr__(self, name, value)

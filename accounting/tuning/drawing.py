@@ -92,12 +92,14 @@ def capped_moments(moments: RenyiDpGuarantee) -> RenyiDpGuarantee:
 
 
 def delta_before_cap(delta: float) -> float:
-    """Return the delta for the law without a cap, from whose epsilon `capped_epsilon` derives the one at ``delta``."""
+    """Return the delta at which to evaluate the law without a cap. `capped_epsilon` turns the epsilon there into the
+    epsilon at ``delta``."""
     return delta * (1.0 - CUT) * (1.0 - 1e-15)
 
 
 def capped_epsilon(epsilon: float) -> float:
-    """Return epsilon of a selection whose number of trials is drawn here, from the law's at `delta_before_cap`."""
+    """Return epsilon of a selection with a capped number of trials, from the epsilon without a cap at
+    `delta_before_cap`."""
     return (epsilon + 2.0 * _loss_of_cut()) * (1.0 + 1e-15)
 
 

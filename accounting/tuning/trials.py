@@ -153,7 +153,7 @@ class TruncatedNegativeBinomial(Described):
         return self._enlarged(math.log(self.expected_trials)) + (1.0 + self.eta) * (float(np.min(rises)) + rounding)
 
     def log_renyi_factor_by_moments(self, order: float, orders: Array, divergences: Array) -> float:
-        """Return the same factor from Renyi divergences e_hat of orders l_hat, as in Theorem 2.
+        """Bound the factor of `log_renyi_factor` by Renyi divergences e_hat of orders l_hat, as in Theorem 2.
 
         log E[K] + (order - 1) (1 + eta) ((1 - 1 / l_hat) e_hat + log(1 / gamma) / l_hat), the smallest.
         """

@@ -141,7 +141,7 @@ def _checked(task: Task) -> VarianceReducedEpochs:
     plan, phase = task.plan, only_phase(task.plan, VarianceReducedEpochs)
     if not phase.is_executable:
         raise InvalidValue(
-            "this plan was made for its privacy alone: a run needs a step_size", pointer=("phases", 0, "step_size")
+            "this plan only states a privacy cost: a run needs a step_size", pointer=("phases", 0, "step_size")
         )
     check_positions(plan, "batches of a fixed size are drawn by position")
     if phase.records_per_step > plan.dataset_size:

@@ -162,7 +162,7 @@ def _engine(call: Call, facts: Facts, around: Surroundings) -> str:
         facts.suppose(
             "accountant",
             "prv",
-            ("PrivacyEngine(...) was not pasted. It uses this accountant unless another one is given."),
+            "PrivacyEngine(...) was not pasted. It uses this accountant unless another one is given.",
         )
         given: Mapping[str, Value] = {}
     else:
@@ -219,7 +219,7 @@ def _batches_of_an_epoch(given: Mapping[str, Value], facts: Facts, around: Surro
         facts.suppose(
             "drop_last",
             "False",
-            ("The loader was not pasted; its last batch is assumed to be kept, even if it is short."),
+            "The loader was not pasted; its last batch is assumed to be kept, even if it is short.",
         )
     if not size:
         return 0
