@@ -125,7 +125,7 @@ def check_referee(events: Sequence[Event], relation: NeighboringRelation) -> tup
             _check(event, relation)
     grouped = group_events(resolved)
     if any(event.count > MAX_REFEREE_COUNT and not _is_closed(event) for event in grouped):
-        raise Unsupported(f"dp-accounting is not asked about more than {MAX_REFEREE_COUNT} steps of one event")
+        raise Unsupported(f"dp-accounting is asked about at most {MAX_REFEREE_COUNT} steps of one event")
     return grouped
 
 

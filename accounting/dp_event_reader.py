@@ -123,7 +123,7 @@ def event_of_json(value: object, depth: int = 0) -> object:
     if isinstance(value, Mapping):
         name = value.get("class_name")
         if not isinstance(name, str):
-            raise InvalidValue("an event has a class_name, such as GaussianDpEvent", pointer=("class_name",))
+            raise InvalidValue("an event must have a class_name, such as GaussianDpEvent", pointer=("class_name",))
         given = {key: item for key, item in value.items() if key not in {"class_name", "module_name"}}
         known = FIELDS.get(name)
         if known is not None:
@@ -230,7 +230,7 @@ class Reader:
             return read(event)
         if not kind:
             raise InvalidValue(f"{type(event).__name__} is not a DpEvent of dp-accounting; give {one_of(_KNOWN)}")
-        reason = REFUSED.get(kind, "this engine does not know it")
+        reason = REFUSED.get(kind, "this engine does not know this class of events")
         raise Unsupported(f"{kind}: {reason}. These are understood: {one_of(sorted(FIELDS))}")
 
     @property
@@ -254,7 +254,7 @@ class Reader:
         counts = event.step_counts if isinstance(event.step_counts, Sequence) else [event.step_counts]
         leaves = [read_integer("step_counts", leaf, 1, MAX_COUNT) for leaf in counts]
         if not leaves:
-            raise InvalidValue("step_counts must have a tree", pointer=("step_counts",))
+            raise InvalidValue("step_counts must have the leaves of at least one tree", pointer=("step_counts",))
         return TreeAggregation(self._noise(event), max(leaves), 0)
 
     def _discrete_gaussian(self, event: Any) -> Mechanism:

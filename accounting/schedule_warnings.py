@@ -50,8 +50,9 @@ def schedule_warnings(
     fixed_size = [index for index, event in enumerate(events) if _is_charged_as_replaced(event)]
     if fixed_size and relation is NeighboringRelation.REPLACE_SPECIAL:
         warnings.append(
-            f"Batches of a fixed size ({_named(fixed_size)}) are charged as replace_one, with sensitivity 2: a null "
-            "record in a batch of a fixed size is another record, and no smaller pair is proved."
+            f"Batches of a fixed size ({_named(fixed_size)}) are charged as replace_one, with sensitivity 2: a "
+            "null record in such a batch counts as another record, because no closer pair of distributions is "
+            "proved."
         )
     shuffled = [index for index, event in enumerate(events) if hides_nothing(event)]
     if shuffled:
@@ -93,8 +94,8 @@ def weak_guarantee(
     warnings = []
     if epsilon is not None and LARGE_EPSILON < epsilon < math.inf:
         warnings.append(
-            f"epsilon {epsilon:.4g} is above {LARGE_EPSILON:g}: at that size it promises next to nothing to a record, "
-            "unless an attack risk or an audit shows more."
+            f"epsilon {epsilon:.4g} is above {LARGE_EPSILON:g}: a guarantee of this size promises almost nothing "
+            "to a record, unless an attack risk or an audit shows more."
         )
     if delta is not None and records is not None and delta * records >= 1.0:
         warnings.append(

@@ -197,11 +197,14 @@ class BufferedGaussian(Correlated):
         Described.__post_init__(self)
         if len(self.scales) != len(self.decays):
             raise InvalidValue(
-                f"each buffer has a scale and a decay, got {len(self.scales)} scales and {len(self.decays)} decays",
+                f"each buffer must have one scale and one decay, got {len(self.scales)} scales and "
+                f"{len(self.decays)} decays",
                 pointer=("decays",),
             )
         if sum(self.scales) > 1.0:
-            raise InvalidValue(f"the scales add up to {sum(self.scales)!r}, which is more than 1", pointer=("scales",))
+            raise InvalidValue(
+                f"the scales must add up to at most 1, but they add up to {sum(self.scales)!r}", pointer=("scales",)
+            )
 
     def coefficients_of(self, steps: int) -> Array:
         return factorisations.buffered(self.scales, self.decays, steps)

@@ -54,9 +54,9 @@ class GeneralizedGaussian(Mechanism):
         least = kappa_pair(self.norm_order, self.dimension)
         if self.kappa < least.kappa * (1.0 - _DIGITS):
             raise InvalidValue(
-                f"kappa {self.kappa:g} is not a regularity constant for norm_order {self.norm_order:g} in dimension "
-                f"{self.dimension}; the smallest that is proved is {least.kappa:.12g}, with noise of the norm l_r, "
-                f"r = {least.r:.12g} (2 ln d is not one)",
+                f"kappa {self.kappa:g} is not a regularity constant for norm_order {self.norm_order:g} in "
+                f"dimension {self.dimension}; the smallest that is proved is {least.kappa:.12g}, with noise of the "
+                f"norm l_r, r = {least.r:.12g} (2 ln d is not a regularity constant)",
                 pointer=("kappa",),
             )
 

@@ -133,8 +133,8 @@ def _weights(trials: RandomTrials) -> tuple[int, ...]:
             return tuple(weights)
         weights.append(following)
     raise Unsupported(
-        f"a selection makes at most {MAX_TRIALS} trials, and this distribution exceeds that too often; give fewer "
-        "expected trials, or a distribution that is spread less widely (poisson, geometric)",
+        f"a selection makes at most {MAX_TRIALS} trials, and this distribution exceeds that number too often; give "
+        "fewer expected trials, or a distribution that is spread less widely (poisson, geometric)",
         code="too_many_trials",
         pointer=("trials",),
     )

@@ -309,7 +309,7 @@ def trials_of(
     shape = _SHAPES.get(kind, eta)
     assert shape is not None
     if (gamma is None) == (expected_trials is None):
-        raise InvalidValue(f"{kind} takes expected_trials or gamma, exactly one of them", pointer=("expected_trials",))
+        raise InvalidValue(f"{kind} takes exactly one of expected_trials and gamma", pointer=("expected_trials",))
     if gamma is not None:
         return TruncatedNegativeBinomial(shape, gamma)
     assert expected_trials is not None

@@ -180,8 +180,8 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
     if not input_norm > least + _SMALLEST:
         raise InvalidValue(
             f"{model.kind} keeps the plan's holder_constant {phase.holder_constant:g} and gradients of at most "
-            f"{phase.gradient_norm:g} for inputs of l2 norm {input_norm:.4g} only, and an input has at least {least:g} "
-            "(the intercept's constant): give the constants that belong to the model",
+            f"{phase.gradient_norm:g} for inputs of l2 norm {input_norm:.4g} only, but every input has a norm of "
+            f"at least {least:g} (the intercept's constant): give the constants that belong to the model",
             pointer=("assumptions", "holder_constant"),
         )
     if plan.domain is None:

@@ -113,7 +113,7 @@ def history(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
     """Read `accountant.history = [(noise multiplier, sample rate, steps), ...]`."""
     entries = call.arguments[0] if call.arguments else None
     if not isinstance(entries, tuple):
-        raise InvalidValue(f"history is a list of (noise multiplier, sample rate, steps) ({call.place})")
+        raise InvalidValue(f"history must be a list of (noise multiplier, sample rate, steps) ({call.place})")
     delta = _delta(facts, around)
     batches = around.batches(facts, Batches.POISSON, "Opacus' accountants treat every step as a Poisson sample.")
     facts.settle()

@@ -33,9 +33,9 @@ READERS: Mapping[str, Read] = {
 }
 #: Calls that search for a property of a training, and describe no training by themselves.
 _SEARCHES = {
-    "calibrate_num_updates": "paste DpParams(...) with the number of updates that it found",
-    "calibrate_batch_size": "paste DpParams(...) with the batch size that it found",
-    "calibrate_dp_mechanism": "paste the event with the value that it found",
+    "calibrate_num_updates": "paste DpParams(...) with the number of updates that the search found",
+    "calibrate_batch_size": "paste DpParams(...) with the batch size that the search found",
+    "calibrate_dp_mechanism": "paste the event with the value that the search found",
 }
 
 

@@ -171,7 +171,7 @@ def test_several_records_of_an_owner_are_charged_through_single_ones() -> None:
         (
             lambda: Event(CorrelatedGaussian(1e6, (0.5,))),
             ADD_REMOVE,
-            "that a record moves in all its steps is .*, more than",
+            "noise multiplier .*, more than the largest allowed",
         ),
         (lambda: CorrelatedGaussian(1.0, (1.0, 0.5, 0.75)), ADD_REMOVE, "must not increase"),
         (lambda: CorrelatedGaussian(1.0, (0.0, 0.0)), ADD_REMOVE, "at least 1e-6"),
