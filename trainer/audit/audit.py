@@ -34,7 +34,8 @@ from trainer.held_out import Layout
 MIN_TRIALS = 10
 MAX_TRIALS = 10**7
 MAX_CANARIES_OF_ONE_RUN = 4096
-#: The most canaries of one run with independent trials. More are no faster, because the rows are a dense square matrix.
+#: The most canaries of one run with independent trials. More canaries would not be faster, because their rows form a
+#: dense square matrix.
 _INDEPENDENT_CANARIES = 512
 #: The most numbers of one run's path that are kept.
 _MAX_PATH = 2 * 10**7
