@@ -1,8 +1,8 @@
 """Samplings: how records are chosen for a step, and the properties of each scheme.
 
 A relation is refused if a record that comes or goes moves other records into or out of batches. Two neighbours then
-differ by more than one contribution, in more than one batch. Under `add_or_remove_one` this happens with batches of a fixed size,
-with batches cut from a shuffled ordering and with disjoint batches by position.
+differ by more than one contribution, in more than one batch. Under `add_or_remove_one` this happens with batches of a
+fixed size, with batches cut from a shuffled ordering and with disjoint batches by position.
 """
 
 from __future__ import annotations
