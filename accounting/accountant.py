@@ -52,8 +52,9 @@ FAILS_TOO_OFTEN = (
     "is more than delta {:.6g}. Ask for a larger delta."
 )
 TOO_FAR = (
-    "No finite epsilon is proved at this delta: the accounted mechanism differs from the one that stands for it with a "
-    "total variation of {:.6g} over all steps, which e^epsilon magnifies, against delta {:.6g}."
+    "No finite epsilon is proved at this delta: the mechanism differs from its stand-in, whose cost is computed, "
+    "by a total variation of {:.6g} over all steps. e^epsilon magnifies this difference, which is too large for "
+    "delta {:.6g}."
 )
 #: Rare mixture branches are left out if their total probability is below this share of delta.
 RARE_SHARE = 1e-7

@@ -61,7 +61,8 @@ class TruePositiveRateTarget(Described):
         Described.__post_init__(self)
         if self.tpr <= self.fpr:
             raise InvalidValue(
-                f"tpr must be above fpr {self.fpr:g}: an attacker who never looks at the output reaches that much",
+                f"tpr must be above fpr {self.fpr:g}: an attacker who never looks at the output already reaches a "
+                "true positive rate of fpr",
                 pointer=("tpr",),
             )
 
@@ -97,8 +98,8 @@ class BayesRiskTarget(Described):
         Described.__post_init__(self)
         if self.limit <= 0.0:
             raise InvalidValue(
-                f"bayes_risk must be below {min(self.prior, 1.0 - self.prior):g}: an attacker who never looks at the "
-                "output errs no more often than that",
+                f"bayes_risk must be below {min(self.prior, 1.0 - self.prior):g}: an attacker who never looks at "
+                "the output already errs with no larger probability",
                 pointer=("bayes_risk",),
             )
 

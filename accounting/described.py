@@ -1,7 +1,8 @@
 """Records whose fields declare their ranges. The ranges are checked when a record is made, and shown in the interface.
 
 A field is annotated with its type and its range, such as ``Annotated[float, Real(0.0, 1.0, "Share of the records.")]``.
-The schemas of the HTTP contract are made from the same annotations and docstrings, so that nothing is said twice.
+The schemas of the HTTP contract are made from the same annotations and docstrings, so that each range is written only
+once.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ class Discrepancy:
     def of_common_branch(cls, probability: float, count: int) -> Discrepancy:
         """Bound the discrepancy of ``count`` steps.
 
-        With ``probability``, each step takes a branch that differs from its stand-in, and the branch is seen.
+        Each step takes, with ``probability``, a branch that differs from its stand-in; whether it was taken is part of
+        the output.
         """
         return cls(min(1.0, count * probability * (1.0 + _ALLOWANCE)), 0.0)
 

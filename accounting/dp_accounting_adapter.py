@@ -53,12 +53,14 @@ KNOWN = (
 )
 #: Reasons why there is no second opinion, for the kinds whose name does not tell.
 _WHY_NONE = {
-    "tree_aggregation": " (its Renyi accountant alone takes trees, and counts a root over leaves that never come)",
+    "tree_aggregation": (
+        " (only its Renyi accountant takes trees, and it also counts a root above leaves that are never filled)"
+    ),
     "zcdp": " (a bound on moments is not a distribution)",
     "renyi_dp": " (a bound on moments is not a distribution)",
     "generalized_gaussian": " (a bound on moments is not a distribution)",
-    "without_replacement": " (its Renyi accountant alone takes batches of a fixed size)",
-    "with_replacement": " (its Renyi accountant alone takes batches of a fixed size)",
+    "without_replacement": " (only its Renyi accountant takes batches of a fixed size)",
+    "with_replacement": " (only its Renyi accountant takes batches of a fixed size)",
     "truncated_poisson": " where any records may be dropped, or slots are drawn (its own drops records at random)",
 }
 
@@ -123,7 +125,7 @@ def check_referee(events: Sequence[Event], relation: NeighboringRelation) -> tup
             _check(event, relation)
     grouped = group_events(resolved)
     if any(event.count > MAX_REFEREE_COUNT and not _is_closed(event) for event in grouped):
-        raise Unsupported(f"dp-accounting is not asked about more than {MAX_REFEREE_COUNT} steps of one event")
+        raise Unsupported(f"dp-accounting is asked about at most {MAX_REFEREE_COUNT} steps of one event")
     return grouped
 
 

@@ -1,7 +1,7 @@
-"""Reading dp-accounting's events by the names of their classes: objects of these classes, or the same as JSON.
+"""Read dp-accounting's events, given as objects or as JSON, by the names of their classes.
 
-The JSON form is that of `DpEvent.to_named_tuple` with its fields as keys: ``{"class_name": "GaussianDpEvent",
-"noise_multiplier": 1.1}``; events inside events are such objects again, and ``module_name`` may be left out. Neither
+The JSON form follows `DpEvent.to_named_tuple`, with the fields as keys: ``{"class_name": "GaussianDpEvent",
+"noise_multiplier": 1.1}``; nested events are objects of the same form, and ``module_name`` may be left out. Neither
 form needs dp-accounting to be installed.
 """
 
@@ -37,7 +37,7 @@ from accounting.events import (
 )
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 
-#: The most levels of nested compositions, and the most events in all. More are a mistake, or an attack.
+#: The most levels of nested compositions, and the most events in all. A larger event is a mistake or an attack.
 MAX_DEPTH = 64
 MAX_NODES = 200_000
 
@@ -45,10 +45,14 @@ MAX_NODES = 200_000
 REFUSED = {
     "NonPrivateDpEvent": "it stands for an operation without any privacy guarantee",
     "UnsupportedDpEvent": "it stands for an operation that nobody has described",
-    "RepeatAndSelectDpEvent": "selection among a random number of repetitions is not a list of steps; ask for its "
-    "tuning cost and state that as renyi_dp or approximate_dp",
-    "MixtureOfGaussiansDpEvent": "noise of one scale over a random sensitivity is not covered (gaussian_mixture here "
-    "draws the scale); state its guarantee",
+    "RepeatAndSelectDpEvent": (
+        "selection among a random number of repetitions is not a list of steps; compute its tuning cost and state "
+        "that cost as a renyi_dp or approximate_dp event"
+    ),
+    "MixtureOfGaussiansDpEvent": (
+        "noise of one scale with a random sensitivity is not covered (in gaussian_mixture the scale of the noise "
+        "is random); state its guarantee as a renyi_dp or approximate_dp event"
+    ),
 }
 #: Fields of each class that is read, as in dp-accounting 0.6 and in its sources of 2026.
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -119,7 +123,7 @@ def event_of_json(value: object, depth: int = 0) -> object:
     if isinstance(value, Mapping):
         name = value.get("class_name")
         if not isinstance(name, str):
-            raise InvalidValue("an event has a class_name, such as GaussianDpEvent", pointer=("class_name",))
+            raise InvalidValue("an event must have a class_name, such as GaussianDpEvent", pointer=("class_name",))
         given = {key: item for key, item in value.items() if key not in {"class_name", "module_name"}}
         known = FIELDS.get(name)
         if known is not None:
@@ -148,7 +152,7 @@ class Reader:
     """Walks a tree of events, in bounded depth and number.
 
     Attributes:
-        units: The factor that makes a multiplier one over the contribution bound.
+        units: The factor that converts a noise multiplier to units of the contribution bound.
         sensitivity: The distance between two neighbours' sums, in contribution bounds.
         nodes: The number of events read so far.
     """
@@ -196,7 +200,7 @@ class Reader:
         records = read_integer("dataset_size", event.dataset_size, 0, MAX_DATASET_SIZE)
         largest = read_integer("truncated_batch_size", event.truncated_batch_size, 0, MAX_DATASET_SIZE)
         if probability > 0.0 and records and largest:
-            # It keeps a uniformly random subset.
+            # dp-accounting keeps a uniformly random subset of a batch that is too large.
             cut = TruncatedPoisson(probability, largest, records, "random")
             yield Event(Gaussian(self._noise(event)), cut, count)
 
@@ -209,7 +213,8 @@ class Reader:
             return
         if len(batch) > 1 or batch[0].count > 1 or not isinstance(batch[0].sampling, FullBatch):
             raise Unsupported(
-                "a random allocation of several mechanisms, or of a sample, is not covered; write one Gaussian",
+                "a random allocation is covered for a single Gaussian only, not for several mechanisms or for a "
+                "sampled mechanism",
                 pointer=("event",),
             )
         yield Event(batch[0].mechanism, RandomAllocation(steps, chosen), count * steps)
@@ -225,7 +230,7 @@ class Reader:
             return read(event)
         if not kind:
             raise InvalidValue(f"{type(event).__name__} is not a DpEvent of dp-accounting; give {one_of(_KNOWN)}")
-        reason = REFUSED.get(kind, "this engine does not know it")
+        reason = REFUSED.get(kind, "this engine does not know this class of events")
         raise Unsupported(f"{kind}: {reason}. These are understood: {one_of(sorted(FIELDS))}")
 
     @property
@@ -249,7 +254,7 @@ class Reader:
         counts = event.step_counts if isinstance(event.step_counts, Sequence) else [event.step_counts]
         leaves = [read_integer("step_counts", leaf, 1, MAX_COUNT) for leaf in counts]
         if not leaves:
-            raise InvalidValue("step_counts must have a tree", pointer=("step_counts",))
+            raise InvalidValue("step_counts must have the leaves of at least one tree", pointer=("step_counts",))
         return TreeAggregation(self._noise(event), max(leaves), 0)
 
     def _discrete_gaussian(self, event: Any) -> Mechanism:
@@ -287,15 +292,16 @@ class Reader:
             yield Event(one_gaussian(batch), sampling, count)
         else:
             raise Unsupported(
-                "several mechanisms on one sampled batch are covered where all of them are Gaussian; one pair for a "
-                f"batch that gets {one_of(sorted({inner.mechanism.kind for inner in batch}))} more than once is not "
-                "known here",
+                "several mechanisms on one sampled batch are covered only if all of them are Gaussian; no "
+                "dominating pair is known here for a batch that is used more than once by "
+                f"{one_of(sorted({inner.mechanism.kind for inner in batch}))}",
                 pointer=("event",),
             )
 
 
 def _discrete_laplace(event: Any) -> Mechanism:
-    # Mass e^(-a |x|) on integers and contributions up to C: over C the scale is 1 / (a C), the grid 1 / C.
+    # The noise has mass e^(-a |x|) on the integers, for contributions up to C. In units of C, its scale is 1 / (a C)
+    # and its grid 1 / C.
     parameter = read_real("noise_parameter", event.noise_parameter, 0.0, math.inf, open_lower=True)
     bound = read_integer("sensitivity", event.sensitivity, 1, MAX_COUNT)
     return DiscreteLaplace((1.0 - 2.0**-50) / (parameter * bound), 1.0 / bound)

@@ -1,10 +1,10 @@
 """Event lists as dp-accounting's `DpEvent`, and back: for users of JAX Privacy, TF Privacy and Opacus.
 
-A `DpEvent` says neither the neighbouring relation nor, in practice, of what its noise multiplier is a multiple. Its
-documentation says that it is a multiple of the bound C on one record's contribution, which is our convention under
-every relation. Its PLD accountant reads the multiplier in this way; its Renyi accountant reads it as a multiple of the
-sensitivity, which is 2 C under replace_one (4.73 against 10.0 for one Gaussian of multiplier 1 at delta 1e-5).
-`NoiseOver` names the reading.
+A `DpEvent` states neither the neighbouring relation nor, in practice, the unit of its noise multiplier. The
+documentation of dp-accounting says that the multiplier is a multiple of the bound C on one record's contribution, which
+is our convention under every relation. Its PLD accountant reads the multiplier in this way; its Renyi accountant reads
+it as a multiple of the sensitivity, which is 2 C under replace_one (4.73 against 10.0 for one Gaussian of multiplier 1
+at delta 1e-5). `NoiseOver` names the reading.
 
 Several Gaussians on ONE sampled batch (a sampled event over a composition), even adaptive ones, are one sampled
 Gaussian with 1/s^2 = sum of 1/s_k^2:
@@ -55,9 +55,10 @@ class NoiseOver(StrEnum):
     """The unit of a `DpEvent`'s noise multiplier: the contribution bound or the sensitivity."""
 
     CONTRIBUTION_BOUND = "contribution_bound"
-    """The reading that the classes document, and that dp-accounting's PLD accountant takes under every relation."""
+    """A multiple of C: documented by the classes, and assumed by dp-accounting's PLD accountant under every
+    relation."""
     SENSITIVITY = "sensitivity"
-    """The reading of its Renyi accountant: the sensitivity is 2 C under replace_one, else C."""
+    """A multiple of the sensitivity (2 C under replace_one, else C): assumed by dp-accounting's Renyi accountant."""
 
     def units(self, relation: NeighboringRelation) -> float:
         """Return the unit of the noise multiplier, in contribution bounds."""
@@ -81,8 +82,8 @@ def to_dp_event(
         A `dp_accounting.DpEvent`. Fixed schedules are written as the full batches one record takes part in.
 
     Guarantees:
-        round_trip: `from_dp_event` of it, with the same relation and reading, gives the same events, as
-            `group_events` groups them, with fixed schedules as full batches.
+        round_trip: `from_dp_event`, applied to the result with the same relation and unit, gives the same events,
+            grouped as by `group_events` and with fixed schedules as full batches.
         floats_only: every number is a plain float or int, whatever type was given.
 
     Requires:
@@ -158,8 +159,8 @@ def _write(classes: Any, event: Event, units: float) -> Any:
     if isinstance(sampling, TruncatedPoisson) and isinstance(mechanism, Gaussian):
         if sampling.truncation != "random":
             raise Unsupported(
-                "dp-accounting takes a truncated batch for a uniformly random subset of the sampled records; an "
-                "arbitrary cut may cost more, and empty slots are not among them",
+                "dp-accounting assumes that a truncated batch is a uniformly random subset of the sampled "
+                "records; an arbitrary cut may cost more, and empty slots do not exist there",
                 pointer=("sampling", "truncation"),
             )
         written = classes.TruncatedSubsampledGaussianDpEvent(
@@ -171,7 +172,7 @@ def _write(classes: Any, event: Event, units: float) -> Any:
     else:
         written = _sampled(classes, sampling, _write_mechanism(classes, mechanism, units))
     if isinstance(mechanism, TreeAggregation):
-        # A restart is another tree in which a record may take part again.
+        # A restart begins another tree, in which a record may take part again.
         return classes.SelfComposedDpEvent(written, event.count * (1 + mechanism.restarts))
     return written if event.count == 1 else classes.SelfComposedDpEvent(written, event.count)
 

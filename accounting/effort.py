@@ -1,4 +1,4 @@
-"""The effort of evaluations: which lists of events take milliseconds, and which seconds or minutes."""
+"""Predict whether the evaluation of a list of events takes milliseconds, or seconds to minutes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MOST_EVENTS = 16
 
 
 def is_quick(events: Sequence[Event]) -> bool:
-    """Return whether closed forms and contour integrals answer, which takes milliseconds almost everywhere.
+    """Return whether closed forms and contour integrals suffice, which almost always takes milliseconds.
 
-    The other kinds have distributions that are first enumerated, averaged or mixed, and long lists take long in sum. A
-    service should limit them.
+    Other kinds of events need distributions that are first enumerated, averaged or mixed, and long lists add up to a
+    long time. A service should limit such lists.
 
     >>> from accounting.events import RandomAllocation
     >>> is_quick([Event(Gaussian(1.0), Poisson(0.01), 1000)]), is_quick([Event(Gaussian(1.0), RandomAllocation(9, 1))])

@@ -1,7 +1,7 @@
-"""Losses that lie between two pairs: one that dominates them, and one that some neighbours attain.
+"""Bounds for losses that lie between two pairs: a pair that dominates them, and a pair that some neighbours attain.
 
-Compositions of the first bound a list's numbers from above, compositions of the second from below; and the list's own
-moments bound them from above too.
+A composition of dominating pairs bounds the numbers of a list from above. A composition of attained pairs bounds them
+from below. The moments of the list itself give another upper bound.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Enclosure:
 def enclosure(composition: Composition, tilt: Callable[[], float] | None = None) -> Enclosure | None:
     """Return the enclosure of a composition; None if every step is one attained pair, or taken as stated.
 
-    Steps that are inverted stay as they are if there are other steps beside them. Steps of bounded range are taken
-    together.
+    Steps that contour integrals can bound directly stay as they are if the list has other steps, too. Steps of bounded
+    range are combined.
 
     Args:
         tilt: A function that estimates -d log delta / d eps at the value that is asked for; the attained pairs are
@@ -115,7 +115,8 @@ def named(answer: Answer, method: str | None) -> Answer:
 
 
 def dominating(composition: Composition) -> Composition:
-    """Return the composition, or the one above it if it is enclosed between two others."""
+    """Return a dominating composition: the upper one of the enclosure, or the composition itself if it has no
+    enclosure."""
     enclosed = None if is_inverted(composition) else enclosure(composition)
     return composition if enclosed is None else enclosed.above
 

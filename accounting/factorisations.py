@@ -137,7 +137,7 @@ def buffered(scales: tuple[float, ...], decays: tuple[float, ...], steps: int) -
 def _check_number(steps: int) -> None:
     if steps > MOST_COEFFICIENTS:
         raise InvalidValue(
-            f"infinitely many coefficients are computed for at most {MOST_COEFFICIENTS} steps, got {steps}",
+            f"the coefficients of this matrix are computed for at most {MOST_COEFFICIENTS} steps, got {steps}",
             pointer=("count",),
         )
 

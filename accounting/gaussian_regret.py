@@ -54,9 +54,10 @@ class RegretOfGaussian:
 
     Attributes:
         mu: The mu of the Gaussian trade-off curve.
-        promised_too_much: Bound of the success that an attacker may have beyond what mu-Gaussian DP allows, with any
-            prior.
-        promised_too_little: Bound of the success that mu-Gaussian DP allows and no attacker has, with any prior.
+        promised_too_much: A bound on how far an attacker's probability of success may exceed what mu-Gaussian DP
+            allows, for any prior.
+        promised_too_little: A bound on how far the best attacker's probability of success stays below what mu-Gaussian
+            DP allows, for any prior.
     """
 
     mu: float

@@ -1,4 +1,4 @@
-"""The target of a unit larger than a record: epsilon and delta for all records of one owner; see `targets`."""
+"""The target for groups of records: epsilon and delta for all records of one owner together; see `targets`."""
 
 from __future__ import annotations
 

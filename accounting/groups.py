@@ -6,11 +6,11 @@ each unit is enforced.
 
 If the pair of every step for a group is known (`PrivacyLoss.for_group`), the steps are composed as in any list. The
 answer is exact if some group attains all pairs, or lies between two pairs, up to the probability r that a batch holds
-more records of a group than are told apart. With such an r, a list costs at least delta'(e) - (1 + e^e) r, where delta'
-is the delta of the mixtures: each of the list's two laws is within r of those of the mixtures.
+more records of a group than the pairs distinguish. With such an r, a list costs at least delta'(e) - (1 + e^e) r, where
+delta' is the delta of the mixtures: each of the list's two laws is within r of those of the mixtures.
 
-Every other list goes by way of k data sets between the two, as does every list with a sampling that may give records of
-one group different steps. With delta(e) for single records,
+Every other list is bounded along a chain of k data sets from one to the other. So is every list with a sampling that
+may put records of one group into different steps. With delta(e) for single records,
 
     delta_k(k e) <= (1 + e^e + ... + e^((k-1) e)) delta(e),
 
@@ -47,7 +47,7 @@ _MAX_EPSILON = 1e15
 _SLIGHT = 1e-9
 #: The relative accuracy with which one record's share of epsilon is found; the bound holds at the share that is found.
 _TOLERANCE = 2e-6
-#: The relative distance from an estimate at which the search for the other side begins.
+#: The relative distance from an estimate at which the search for the other end of the bracket begins.
 _FIRST_STEP = 1e-3
 _MOST_DOUBLINGS = 12
 #: Relative widths up to which pairs of groups are enough; if intervals are wider, single records are used as well.
@@ -167,7 +167,7 @@ class GroupComposition:
         return (FourierInversion(), *QUICK_EVALUATORS) if slow else EVALUATORS
 
     def less(self, epsilon: float) -> float:
-        """Return the amount by which the delta of an exact list may be below that of its pairs."""
+        """Return the amount by which the delta of an exact list may be below the delta of its pairs."""
         return (1.0 + math.exp(min(epsilon, 700.0))) * self.rare * (1.0 + 1e-12)
 
 
@@ -204,7 +204,8 @@ def _is_narrow(value: Interval) -> bool:
 
 
 def _lower_of_steps(grouped: GroupComposition, delta: float) -> float:
-    """Bound epsilon from below: the list costs hardly less than its pairs, and more than delta up to the result."""
+    """Bound epsilon from below: at every smaller epsilon, the delta of the list, which is hardly below that of its
+    pairs, exceeds ``delta``."""
     slight = _SLIGHT * delta
     if not grouped.is_exact or grouped.less(0.0) > slight or delta + slight >= 1.0:
         return 0.0
@@ -322,7 +323,7 @@ def _estimated_share(single: Composition, delta: float, size: int) -> float | No
 
 
 def _estimate(composition: Composition, delta: float) -> float | None:
-    """Return a number near epsilon at delta in a fraction of the time; None if there is none."""
+    """Return a quick estimate of epsilon at ``delta``; None if there is none."""
     if composition.gaussian_only is not None or composition.count == 1 or not 0.0 < delta < 1.0:
         return None
     if composition.failure.upper or composition.discrepancy:

@@ -124,7 +124,7 @@ class AttackRisk(Described):
     def __post_init__(self) -> None:
         given = tuple(field.name for field in fields(self) if getattr(self, field.name) is not None)
         if given not in (("advantage",), ("fpr", "tpr"), ("prior", "bayes_risk")):
-            raise InvalidValue("an attack risk has advantage alone, or fpr and tpr, or prior and bayes_risk")
+            raise InvalidValue("an attack risk must state advantage alone, or fpr and tpr, or prior and bayes_risk")
         for name in given:
             object.__setattr__(self, name, read_real(name, getattr(self, name), 0.0, 1.0))
 

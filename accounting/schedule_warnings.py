@@ -26,7 +26,8 @@ def schedule_warnings(
     delta: float | None = None,
     epsilon: float | None = None,
 ) -> tuple[str, ...]:
-    """Return sentences about the list's sampling schemes: the charge, the requirements, and which number is not valid.
+    """Return sentences about the list's sampling schemes: what is charged, what is required, and which number is not
+    valid.
 
     Args:
         events: The list, accounted under ``relation``.
@@ -49,15 +50,16 @@ def schedule_warnings(
     fixed_size = [index for index, event in enumerate(events) if _is_charged_as_replaced(event)]
     if fixed_size and relation is NeighboringRelation.REPLACE_SPECIAL:
         warnings.append(
-            f"Batches of a fixed size ({_named(fixed_size)}) are charged as replace_one, with sensitivity 2: a null "
-            "record in a batch of a fixed size is another record, and no smaller pair is proved."
+            f"Batches of a fixed size ({_named(fixed_size)}) are charged as replace_one, with sensitivity 2: a "
+            "null record in such a batch counts as another record, because no closer pair of distributions is "
+            "proved."
         )
     shuffled = [index for index, event in enumerate(events) if hides_nothing(event)]
     if shuffled:
         warnings.append(
-            f"Shuffled epochs ({_named(shuffled)}) are accounted without amplification: a record takes part once in "
-            f"every epoch, whatever the order. Poisson's number, {_poisson_number(events, relation, delta, epsilon)}, "
-            "is not valid for them."
+            f"Shuffled epochs ({_named(shuffled)}) are accounted without amplification: a record takes part once "
+            "in every epoch, whatever the order. The number for Poisson batches, "
+            f"{_poisson_number(events, relation, delta, epsilon)}, is not valid for them."
         )
     requirement = same_randomizer_required(events)
     if requirement is not None:
@@ -92,8 +94,8 @@ def weak_guarantee(
     warnings = []
     if epsilon is not None and LARGE_EPSILON < epsilon < math.inf:
         warnings.append(
-            f"epsilon {epsilon:.4g} is above {LARGE_EPSILON:g}: at that size it promises next to nothing to a record, "
-            "unless an attack risk or an audit shows more."
+            f"epsilon {epsilon:.4g} is above {LARGE_EPSILON:g}: a guarantee of this size promises almost nothing "
+            "to a record, unless an attack risk or an audit shows more."
         )
     if delta is not None and records is not None and delta * records >= 1.0:
         warnings.append(

@@ -10,7 +10,8 @@ truth:
   of delta, or v (c+1)/2 of epsilon; twice that, and one h, are allowed. Stated guarantees and random answers are
   rounded up by h in each step.
 
-The allowances are estimates from the curve's own slope. They decide a word in the answer, never the interval.
+The allowances are estimates from the curve's own slope. They decide only whether the answer says that the two agree.
+They never change the interval.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shuffled epochs: a lower bound of their cost, and the cost of the same loop with other batches.
+"""Shuffled epochs: a lower bound of their cost, and the cost of the same training with other batches.
 
 No upper bound below the cost of a full batch for each pass is proved for them, so they are charged that cost. Two pairs
 give lower bounds. They are attained under `replace_special`, and under `replace_one`, where the other record may be

@@ -262,7 +262,7 @@ class BudgetTarget:
     def _share(self, amounts: Amounts) -> float:
         room = self.filter.remaining(self.used)
         if isinstance(self.filter, ApproximateDpFilter):
-            # The charge delta is chosen and not solved for: if it does not fit, nothing does.
+            # The charge delta is given and not solved for. If it does not fit into the room, no list of events fits.
             return min(shares_of(amounts[:1], room[:1]), default=math.inf) if amounts[1] <= room[1] else math.inf
         return self.filter.share(amounts, room)
 
@@ -282,7 +282,7 @@ def _sum_of_squares(
     cost: Callable[[tuple[Event, ...], NeighboringRelation], Cost],
     unit: int,
 ) -> _Squares:
-    """Sum the squares that events cost.
+    """Sum the squared mu of the events.
 
     A Gaussian with full batches or Poisson sampling has (sensitivity / noise multiplier)^2, exactly; any other event
     has ``unit`` times its cost.

@@ -87,7 +87,7 @@ def _gaussian(mu: float, fpr: float) -> Answer:
     quantile = mu + start
     slack = 16.0 * _ULP * (abs(start) + mu + 1.0)
     relative = 1e-14 * (1.0 + quantile * quantile)
-    # By logarithms, because `ndtr` is 0 where it is below every normal number.
+    # Logarithms are used, because `ndtr` returns 0 where its value is below every normal number.
     below, middle, above = np.exp(scipy.special.log_ndtr([quantile - slack, quantile, quantile + slack])).tolist()
     lower = max(fpr, below * (1.0 - relative) - 5e-324)
     upper = max(lower, min(1.0, above * (1.0 + relative) + 5e-324))

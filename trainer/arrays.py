@@ -46,7 +46,7 @@ def namespace_of(array: object) -> Namespace:
     if hasattr(array, "__array_namespace__"):
         return cast(_Standard, array).__array_namespace__()
     library = type(array).__module__.split(".")[0]
-    if library == "cupy":  # for releases without the method; the array exists, so its library has been imported
+    if library == "cupy":  # CuPy releases without this method; the array exists, so its library has been imported
         return sys.modules[library]
     return np
 

@@ -167,15 +167,15 @@ def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase) -> None:
         in_all = phase.rounds * phase.records
     if not phase.is_executable:
         raise InvalidValue(
-            f"this plan was made for its privacy alone: every block of a run needs a {needed}",
+            f"this plan only states a privacy cost: every block of a run needs a {needed}",
             pointer=("phases", 0, needed),
         )
     if in_all > plan.dataset_size:
-        raise InvalidValue("the blocks have more records than there are", pointer=("phases", 0, "records"))
+        raise InvalidValue("the blocks need more records than are declared", pointer=("phases", 0, "records"))
     check_kept("max_grad_norm", smallest, plan.dtype, "features")
     if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:
         raise InvalidValue(
-            f"this plan takes {phase.gradient_evaluations:.3g} per-record gradients, and a run at most "
+            f"this plan takes {phase.gradient_evaluations:.3g} per-record gradients, but a run may take at most "
             f"{MAX_GRADIENT_EVALUATIONS:.0e}",
             pointer=("phases", 0, "inner_iterations"),
         )
@@ -194,7 +194,7 @@ def check_evaluations(phase: LocalizedPhase | ProximalPhase, constant: str, inst
     """
     if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:
         raise InvalidValue(
-            f"this plan takes {phase.gradient_evaluations:.3g} per-record gradients, and a run at most "
+            f"this plan takes {phase.gradient_evaluations:.3g} per-record gradients, but a run may take at most "
             f"{MAX_GRADIENT_EVALUATIONS:.0e}: {instead}",
             pointer=("assumptions", constant),
         )

@@ -61,7 +61,7 @@ class ClippedSums:
         if not isinstance(model, LinearModel):
             raise Unsupported(
                 f"{algorithm} clips gradients and their changes in a dual norm, which factorises only for linear "
-                f"models; {model.kind} is not one",
+                f"models; {model.kind} is not linear",
                 code="unsupported_model",
                 pointer=("model", "kind"),
             )
@@ -122,7 +122,8 @@ class ClippedSums:
         return summed(self._records, slots, self._model.num_parameters, block_rows, grid, contributions)
 
     def mean(self, slots: Selection, divisor: int, term: Term) -> Array:
-        """Return the sum of one term over a public divisor, in gradient units and without noise, for selections."""
+        """Return the sum of one term, divided by a public divisor, in gradient units and without noise. Selections use
+        it."""
         grid = self.grid(0.0)
         return grid.decoded(self.of(slots, grid, term.bound, term), term.bound / divisor)
 

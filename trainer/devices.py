@@ -101,7 +101,7 @@ def cuda_device() -> Device:
         - no_unsound_device_is_returned: `trainer.arithmetic.faults_of` finds nothing.
 
     Raises:
-        DeviceUnusable: If CuPy is not installed, finds no device, or computes otherwise than the proofs need.
+        DeviceUnusable: If CuPy is not installed, finds no device, or has arithmetic that the proofs do not allow.
     """
     os.environ |= ENVIRONMENT
     try:
@@ -110,12 +110,13 @@ def cuda_device() -> Device:
         count = cupy.cuda.runtime.getDeviceCount()
     except ImportError as error:
         raise DeviceUnusable(
-            f"CuPy cannot be loaded ({error}): install the one for the machine's CUDA, cupy-cuda12x or cupy-cuda13x"
+            f"CuPy cannot be loaded ({error}): install the package for the machine's version of CUDA, cupy-cuda12x "
+            "or cupy-cuda13x"
         ) from None
     except Exception as error:  # CuPy's own type of error, which cannot be named before CuPy is loaded
-        raise DeviceUnusable(f"CuPy finds no CUDA device ({error}): look at nvidia-smi and the driver") from None
+        raise DeviceUnusable(f"CuPy finds no CUDA device ({error}): check nvidia-smi and the driver") from None
     if count < 1:
-        raise DeviceUnusable("CuPy finds no CUDA device: look at nvidia-smi and CUDA_VISIBLE_DEVICES")
+        raise DeviceUnusable("CuPy finds no CUDA device: check nvidia-smi and CUDA_VISIBLE_DEVICES")
     settings.set_reduction_accelerators([])
     settings.set_routine_accelerators([])
     settings.set_elementwise_accelerators([])
@@ -124,8 +125,8 @@ def cuda_device() -> Device:
         settings.set_compute_type(dtype, pedantic)
     if faults := faults_of(cupy):
         raise DeviceUnusable(
-            f"The device computes otherwise than private runs need. {' '.join(faults)} Look at the driver, and at "
-            "variables of CUDA's libraries in the environment."
+            f"The device's arithmetic is not what private runs need. {' '.join(faults)} Check the driver, and the "
+            "environment variables of CUDA's libraries."
         )
     return CudaDevice(f"cuda: {_card_name(cupy)}", cupy, _versions(cupy))
 

@@ -17,7 +17,7 @@ _ENOUGH = 1e-14
 
 
 def project(domain: Domain | None, xp: Namespace, point: Array) -> Array:
-    """Return the point of the domain that is nearest in l2; the point itself without a domain.
+    """Return the point of the domain that is nearest in l2, or the point itself if there is no domain.
 
     Args:
         point: The point, shape (d,), float64. If it is not finite, neither is the result.

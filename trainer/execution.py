@@ -116,11 +116,11 @@ class Coordinates(Enum):
     independent."""
 
     MIXED = "mixed"
-    """They influence each other."""
+    """Coordinates influence each other."""
     SEPARATE = "separate"
-    """Each is treated alone."""
+    """Each coordinate is treated alone."""
     SUBTRACTED = "subtracted"
-    """Each is treated alone: the noisy sum times step size over divisor is subtracted."""
+    """Each coordinate is treated alone: the noisy sum, times the step size over the divisor, is subtracted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class EstimateFrankWolfe(StructuredSteps):
         phase = self._phase
         if phase.estimator not in estimators:
             raise InvalidValue(
-                f"{task.plan.algorithm} has no estimates of {phase.estimator}",
+                f"{task.plan.algorithm} has no estimator named {phase.estimator}",
                 code="invalid_plan",
                 pointer=("phases", 0, "estimator"),
             )
@@ -179,7 +179,7 @@ def check_lp_plan(plan: Plan, norm_order: float, lipschitz: float) -> float:
     domain = plan.domain
     if len(plan.phases) != 1 or not isinstance(domain, LpBall) or domain.norm_order != norm_order:
         raise InvalidValue(
-            f"{plan.algorithm} runs plans of one phase in the l_p ball of its norm",
+            f"{plan.algorithm} takes only plans with one phase, in the l_p ball of its norm",
             code="invalid_plan",
             pointer=("phases",),
         )

@@ -14,8 +14,8 @@ from trainer.records import Block
 #: By dtype, the number of rows that one matrix product sums before rounding to the grid; `trainer.grid` says why it is
 #: small.
 PIECE_ROWS = {"float64": 2048, "float32": 320}
-#: The same number where one call sums all pieces of a block: no larger, and a power of two, as the number of rows of a
-#: block is.
+#: The same number where one call sums all pieces of a block. It is no larger, and it is a power of two, like the number
+#: of rows of a block.
 _EVEN_PIECE_ROWS = {"float64": 2048, "float32": 256}
 #: The most numbers that such a call computes.
 _LARGEST_CALL = 2**26

@@ -163,7 +163,7 @@ def noisy_sums(
     layout = layout_of(model, parameters)
     sums = sums_in_grains(layout, model, parameters, features, labels, capacity, streams)
     noise = RoundedGaussian(streams.noise).rounded(layout.size, noise_stddev(evaluation, layout) / GRAIN)
-    # Minus zero would tell the sign of a sum.
+    # Minus zero would reveal the sign of a sum.
     return (sums + noise + 0.0) * GRAIN
 
 

@@ -2,7 +2,7 @@
 
 A gradient that is computed again at the same point, but at another place of a block, may differ: the rounding of matrix
 products depends on the place, and for some records the rounding decides the gradient. If a record's part in one sum has
-to cancel its part in another sum, both are made of the contributions that are kept here.
+to cancel its part in another sum, both sums are made of the contributions that are kept here.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Keystream:
         return np.zeros((_AT_ONCE, 2), dtype="<u8")
 
     def _follow(self, counter: AESCounter) -> None:
-        """Read on from where a counter is."""
+        """Continue to read at the position of a counter."""
         state = counter.state["s"]
         low, high = (int(half) for half in state["counter"][:2])  # the number of the next block to encrypt
         waiting = (state["state"].size - state["offset"]) // _WORD_BYTES  # words of earlier blocks
@@ -77,7 +77,7 @@ class Keystream:
         words = np.empty(2 * blocks + 2, dtype="<u8")  # OpenSSL asks for room for one block more
         written = words.data.cast("B")
         for start in range(0, blocks, _AT_ONCE):
-            # The low half does not begin anew within a draw: a stream is never read that far.
+            # The low half does not overflow within a draw: a stream is never read that far.
             high, low = divmod(first + start, _HALF)
             counters = self._counters[: blocks - start]
             count_on(counters, np.uint64(low), np.uint64(high))
@@ -117,7 +117,7 @@ class Keystream:
             self._follow(self._counter)
 
     def _catch_up(self) -> None:
-        """Bring the counter to where OpenSSL is."""
+        """Move the counter to OpenSSL's position."""
         if self._followed:
             self._counter.advance(self._followed)
             self._followed = 0

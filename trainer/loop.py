@@ -336,10 +336,10 @@ def check_phases(
     for index, phase in enumerate(task.plan.phases):
         if not isinstance(phase, phase_type):
             kind = "noisy gradient steps" + (" with correlated noise" if phase_type is CorrelatedSteps else "")
-            raise InvalidValue(f"{name} has phases of {kind} alone", pointer=("phases", index))
+            raise InvalidValue(f"{name} takes only plans whose phases are {kind}", pointer=("phases", index))
         if not phase.is_executable:
             raise InvalidValue(
-                "this plan was made for its privacy alone: every phase of a run needs a step_size",
+                "this plan only states a privacy cost: every phase of a run needs a step_size",
                 pointer=("phases", index, "step_size"),
             )
         bound, where = phase.gradient_bound, ("phases", index, "gradient_bound")

@@ -103,7 +103,7 @@ def check_groups(dataset_size: int, groups: int, group_size: int, radius: float)
     """
     if groups * group_size > dataset_size:
         raise InvalidValue(
-            f"{groups} groups of {group_size} are more than the {dataset_size} records that are declared",
+            f"{groups} groups of {group_size} need more than the {dataset_size} declared records",
             pointer=("phases", 0, "group_size"),
         )
     if radius < SMALLEST:

@@ -77,8 +77,8 @@ def _reason_of(phase: AnyPhase, plan: Plan) -> str | None:
     smallest, bound = SMALLEST_MAX_GRAD_NORMS[FLOAT32], phase.smallest_bound
     if bound < smallest:
         return (
-            f"The run takes float64: float32 keeps bounds on gradients of at least {smallest:g}, and this plan has "
-            f"{bound:.3g}; rescale the features or the loss for float32."
+            f"The run takes float64: float32 keeps bounds on gradients of at least {smallest:g}, but this plan has "
+            f"{bound:.3g}; rescale the features or the loss to use float32."
         )
     noise = phase.smallest_noise
     if noise is not None and noise < SMALLEST_NOISE:
@@ -89,7 +89,7 @@ def _reason_of(phase: AnyPhase, plan: Plan) -> str | None:
     change = phase.smallest_change(plan.domain.radius if isinstance(plan.domain, L1Ball | LpBall) else 0.0)
     if change is not None and change < SMALLEST_CHANGE:
         return (
-            f"The run takes float64: gradients change by at most {change:.3g} of their bound from point to point, and "
-            "float32 would round most of the digits of such a change off."
+            f"The run takes float64: gradients change by at most {change:.3g} of their bound from point to point, "
+            "and float32 would round off most of the digits of such a change."
         )
     return None

@@ -8,7 +8,7 @@ from trainer.arrays import Array, Namespace, namespace_of
 
 
 def prox(penalty: Penalty | None, xp: Namespace, point: Array, step_size: float | Array) -> Array:
-    """Return argmin_x |x - y|^2 / (2 step_size) + penalty(x); the point itself without a penalty.
+    """Return argmin_x |x - y|^2 / (2 step_size) + penalty(x), or the point itself if there is no penalty.
 
     Args:
         point: The point y, shape (d,), float64.

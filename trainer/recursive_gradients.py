@@ -1,11 +1,11 @@
 r"""This module takes Frank-Wolfe steps over the l1 ball, with a gradient estimate that is carried on from batch to
 batch.
 
-What a record brings to a mean stays below its bound by the margin of `trainer.grid`, half of which pays for sums. The
-other half pays for carrying the estimate on: each step rounds the estimate by 2^-53 of its size, and the added terms by
-a little more; the rounding error of one step then shrinks by (1 - eta) at each step, as a record's part does. So
-between neighbours, rounding puts estimates off by at most E = (3 + 16 eta) 2^-53 |d| / eta, where |d| <= L_0 + c / eta
-for changes of gradients of at most c. By Minkowski's inequality a record's part, in the root of the sum of squared
+A record's contribution to a mean stays below its bound by the margin of `trainer.grid`, half of which pays for sums.
+The other half pays for carrying the estimate on: each step rounds the estimate by 2^-53 of its size, and the added
+terms by a little more; the rounding error of one step then shrinks by (1 - eta) at each step, as a record's part does.
+So between neighbours, rounding puts estimates off by at most E = (3 + 16 eta) 2^-53 |d| / eta, where |d| <= L_0 + c /
+eta for changes of gradients of at most c. By Minkowski's inequality a record's part, in the root of the sum of squared
 ranges or in their sum, is then at most M E sqrt(T) or M E T above what it would be. A plan is refused if that excess is
 more than half the margin of the charge.
 """
@@ -119,7 +119,8 @@ def check_rounding(proposal: Proposal) -> None:
         assert isinstance(phase, RecursiveSelections), "plans of recursive gradients have no other phases"
         if not rounding_is_paid_for(phase, radius):
             raise InvalidValue(
-                "the rounding of so many steps of this size exceeds the margin that is kept for it; ask for fewer",
+                "the rounding error of so many steps of this size exceeds the margin that is kept for rounding; "
+                "ask for fewer steps",
                 pointer=("iterations",),
             )
 
@@ -131,11 +132,12 @@ def _checked(plan: Plan) -> tuple[RecursiveSelections, float]:
     radius = domain_of(plan, L1Ball, RecursiveSelections, where).radius
     check_positions(plan, "slots are given to steps by position")
     if phase.first_batch + (phase.selections - 1) * phase.batch > plan.dataset_size:
-        raise InvalidValue("the batches need more records than there are", pointer=("phases", 0, "batch"))
+        raise InvalidValue("the batches need more records than are declared", pointer=("phases", 0, "batch"))
     check_kept("lipschitz", phase.lipschitz)
     if not rounding_is_paid_for(phase, radius):
         raise InvalidValue(
-            "the rounding of so many steps of this size exceeds the margin that is kept for it; use fewer",
+            "the rounding error of so many steps of this size exceeds the margin that is kept for rounding; use "
+            "fewer steps",
             pointer=("phases", 0, "selections"),
         )
     return phase, radius

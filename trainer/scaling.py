@@ -124,7 +124,7 @@ def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -
     [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
     if not columns or len(columns) != len(values):
-        raise InvalidValue(f"{len(columns)} columns are declared and {len(values)} are given", pointer=("columns",))
+        raise InvalidValue(f"{len(columns)} columns are declared, but {len(values)} are given", pointer=("columns",))
     arrays = [np.asarray(column, dtype=np.float64) for column in values]
     if any(array.ndim != 1 or array.shape != arrays[0].shape for array in arrays):
         raise InvalidValue("every column must be one-dimensional and as long as the others", pointer=("columns",))

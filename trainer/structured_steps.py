@@ -90,7 +90,7 @@ def domain_of(plan: Plan, domain_type: type[D], phase_type: type[StructuredPhase
 def another_plan(plan: Plan, phase_type: type[StructuredPhase], where: str = "") -> InvalidValue:
     """Return the error for a plan that is not a plan of the algorithm."""
     return InvalidValue(
-        f"{plan.algorithm} runs plans of one phase of {phase_type.kind}{where}",
+        f"{plan.algorithm} takes only plans with one phase, of kind {phase_type.kind}{where}",
         code="invalid_plan",
         pointer=("phases",),
     )

@@ -23,7 +23,7 @@ def warm_up() -> int:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("== compiling the inner loops (once; a change of its sources does it anew)\n")
+    sys.stdout.write("== compiling the inner loops (once, and again after a change of their sources)\n")
     began = time.monotonic()
     loops = warm_up()
     sys.stdout.write(f"== {loops} loops in {time.monotonic() - began:.0f} s\n")

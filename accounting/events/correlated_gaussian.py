@@ -46,15 +46,14 @@ _ROUNDED_UP = 1e-8
 
 
 class Correlated(Mechanism):
-    """A whole run whose noise is correlated over its steps: one event, whose count is their number."""
+    """A whole run whose noise is correlated over its steps: one event, whose count is the number of steps."""
 
     __slots__ = ()
     samplings: ClassVar[tuple[type[Sampling], ...]] = (FullBatch, FixedOrderEpochs)
     filters = Gaussian.filters
     norm = "l2"
     noise_multiplier_is = (
-        "standard deviation of the independent normal numbers that the noise is made of, over the contribution bound, "
-        "in l2"
+        "standard deviation of the independent normal draws behind the noise, over the contribution bound, in l2"
     )
     noise_multiplier: float
 
@@ -86,14 +85,14 @@ class Correlated(Mechanism):
         noise = math.nextafter(self.noise_multiplier / self.sensitivity(sampling, count), 0.0)
         if noise < MIN_NOISE_MULTIPLIER:
             raise InvalidValue(
-                f"the noise multiplier of all steps of a record together is {noise!r}, which is less than "
-                f"{MIN_NOISE_MULTIPLIER:g}: take more noise, or fewer steps",
+                f"all steps of a record together are one Gaussian mechanism with noise multiplier {noise!r}, less than "
+                f"the smallest allowed, {MIN_NOISE_MULTIPLIER:g}: take more noise, or fewer steps",
                 pointer=("mechanism", "noise_multiplier"),
             )
         if noise > MAX_NOISE_MULTIPLIER:
             raise InvalidValue(
-                f"the noise over the distance that a record moves in all its steps is {noise!r}, more "
-                f"than {MAX_NOISE_MULTIPLIER:g}: take less noise, or larger coefficients",
+                f"all steps of a record together are one Gaussian mechanism with noise multiplier {noise!r}, more than "
+                f"the largest allowed, {MAX_NOISE_MULTIPLIER:g}: take less noise, or larger coefficients",
                 pointer=("mechanism", "noise_multiplier"),
             )
         stands = Gaussian(noise)
@@ -122,7 +121,7 @@ class CorrelatedGaussian(Correlated):
         Reals(
             Real(0.0, 1e6),
             MOST_LISTED,
-            "c_0, c_1, ... of C: the first one positive, none larger than the one before. With one of them the noise "
+            "c_0, c_1, ... of C: c_0 is positive, none is larger than the one before. With c_0 alone, the noise "
             "of different steps is independent.",
         ),
     ]
@@ -198,11 +197,14 @@ class BufferedGaussian(Correlated):
         Described.__post_init__(self)
         if len(self.scales) != len(self.decays):
             raise InvalidValue(
-                f"each buffer has a scale and a decay, got {len(self.scales)} scales and {len(self.decays)} decays",
+                f"each buffer must have one scale and one decay, got {len(self.scales)} scales and "
+                f"{len(self.decays)} decays",
                 pointer=("decays",),
             )
         if sum(self.scales) > 1.0:
-            raise InvalidValue(f"the scales add up to {sum(self.scales)!r}, which is more than 1", pointer=("scales",))
+            raise InvalidValue(
+                f"the scales must add up to at most 1, but they add up to {sum(self.scales)!r}", pointer=("scales",)
+            )
 
     def coefficients_of(self, steps: int) -> Array:
         return factorisations.buffered(self.scales, self.decays, steps)

@@ -53,7 +53,7 @@ def event_from_json(value: Mapping[str, object]) -> Event:
 def check_events(events: Sequence[Event]) -> tuple[Event, ...]:
     """Return the list as a tuple, or refuse it unless it has 1 to `MAX_EVENTS` events."""
     if not 1 <= len(events) <= MAX_EVENTS:
-        raise InvalidValue(f"a list of events has 1 to {MAX_EVENTS} entries, got {len(events)}")
+        raise InvalidValue(f"a list of events must have 1 to {MAX_EVENTS} entries, got {len(events)}")
     return tuple(events)
 
 

@@ -25,7 +25,8 @@ class GeneralizedGaussian(Mechanism):
 
     Attributes:
         norm_order: From 1 to 2.
-        kappa: At least `accounting.events.regularity.kappa_pair`'s. A smaller one is refused: no proof holds for it.
+        kappa: At least the kappa of `accounting.events.regularity.kappa_pair`. A smaller one is refused, because no
+            proof covers it.
         noise_multiplier: sigma over the contribution bound.
 
     >>> GeneralizedGaussian(1.5, 100, 2.0, 4.0).charged_kappa
@@ -42,7 +43,7 @@ class GeneralizedGaussian(Mechanism):
     )
     parts_cost_less = True
     norm_order: Annotated[float, Real(1.0, 2.0, "p of the norm of the parameters; 1/p + 1/q = 1.")]
-    dimension: Annotated[int, Whole(1, MAX_DIMENSION, "Of the vector that is released.")]
+    dimension: Annotated[int, Whole(1, MAX_DIMENSION, "Dimension of the released vector.")]
     kappa: Annotated[
         float, Real(0.0, 1e12, "Regularity constant of the noise's norm; one that is not proved is refused.", True)
     ]
@@ -53,9 +54,9 @@ class GeneralizedGaussian(Mechanism):
         least = kappa_pair(self.norm_order, self.dimension)
         if self.kappa < least.kappa * (1.0 - _DIGITS):
             raise InvalidValue(
-                f"kappa {self.kappa:g} is not a regularity constant for norm_order {self.norm_order:g} in dimension "
-                f"{self.dimension}; the smallest that is proved is {least.kappa:.12g}, with noise of the norm l_r, "
-                f"r = {least.r:.12g} (2 ln d is not one)",
+                f"kappa {self.kappa:g} is not a regularity constant for norm_order {self.norm_order:g} in "
+                f"dimension {self.dimension}; the smallest that is proved is {least.kappa:.12g}, with noise of the "
+                f"norm l_r, r = {least.r:.12g} (2 ln d is not a regularity constant)",
                 pointer=("kappa",),
             )
 
@@ -69,9 +70,10 @@ class GeneralizedGaussian(Mechanism):
 
     @property
     def is_gaussian(self) -> bool:
-        """Return whether the noise is known to be that of l_2, and kappa the squared length of some contribution.
+        """Return whether the noise is known to be ordinary Gaussian noise (the norm l_2), with kappa the squared length
+        of some contribution.
 
-        A larger kappa belongs to another norm, and one with a power of d in it is rounded up.
+        A larger kappa belongs to another norm, and a kappa that contains a power of d is rounded up.
         """
         least = kappa_pair(self.norm_order, self.dimension)
         return least.r == 2.0 and self.charged_kappa == least.kappa == least.kappa_plus

@@ -33,8 +33,9 @@ class Mechanism(Described):
         filters: The kinds of budget in which it has a cost; see `accounting.filters`.
         norm: The norm in which contributions are bounded, for a mechanism that adds noise to them.
         noise_multiplier_is: The meaning of the noise multiplier of a mechanism that adds noise.
-        parts_cost_less: Whether several steps that share a distance never cost more than one step that is moved by the
-            whole distance. Records of one owner then cost no more in different batches than in the same batch.
+        parts_cost_less: Whether several steps, each moved by a part of a distance, never cost more than one step that
+            is moved by the whole distance. If so, the records of one owner cost no more in different batches than in
+            the same batch.
     """
 
     __slots__ = ()

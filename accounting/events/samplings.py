@@ -1,8 +1,8 @@
 """Samplings: how records are chosen for a step, and the properties of each scheme.
 
-A relation is refused if one record that comes or goes moves another record, because two neighbours then differ in more
-than one contribution to more than one batch. Under `add_or_remove_one` this happens with batches of a fixed size, with
-batches cut from a shuffled ordering and with disjoint batches by position.
+A relation is refused if a record that comes or goes moves other records into or out of batches. Two neighbours then
+differ by more than one contribution, in more than one batch. Under `add_or_remove_one` this happens with batches of a
+fixed size, with batches cut from a shuffled ordering and with disjoint batches by position.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Sampling(Described):
 
     Attributes:
         why_refused: Why it is refused under relations that are not among `relations`.
-        filters: The kinds of budget in which sampled steps have a cost; None if the mechanism alone decides. Some kinds
-            have none if no cost without amplification is proved, as a record may be in a batch many times, or let
-            others in and out of it, and moments of all hits together, or of a cut, bound nothing.
+        filters: The kinds of budget in which sampled steps have a cost; None if the mechanism alone decides. A kind is
+            absent if not even a cost without amplification is proved in it: a record may be in a batch several times,
+            or may let other records into the batch or push them out, and no moment bound covers this.
         is_drawn_apart: Whether several records of one owner may take part in different steps, while one record has a
             single step. The resolved steps of one record then say nothing about a group of them, unless the mechanism's
             parts cost less.
@@ -68,7 +68,7 @@ class Sampling(Described):
         return relation.sensitivity
 
     def steps_charged(self, count: int) -> int:
-        """Return how many times a budget that adds up costs charges the cost of one step, for ``count`` steps."""
+        """Return for how many of ``count`` steps a budget that adds up costs is charged."""
         return count
 
     def check_mechanism(self, mechanism: object) -> None:
@@ -187,9 +187,9 @@ class WithReplacement(FixedSizeBatches):
 @sampling
 @dataclass(frozen=True, slots=True)
 class TruncatedPoisson(Sampling):
-    """Poisson batches that are cut to a largest size: at random, which is priced as it is, or in whatever way.
+    """Poisson batches that are cut to a largest size, either at random (with a price of its own) or in any other way.
 
-    The change that an arbitrary cut may make is added to delta, which leaves no finite epsilon unless cuts are rare.
+    The change that an arbitrary cut may make is added to delta, so that no epsilon is finite unless cuts are rare.
     Under `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
     `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records. If slots are
     drawn instead of records, their number is public under every relation, and an empty one is a null record.
@@ -217,10 +217,12 @@ class TruncatedPoisson(Sampling):
         str,
         Word(
             {
-                "arbitrary": "which records are left out of a larger batch is free, as where the last ones are.",
+                "arbitrary": "any records of a larger batch may be left out, such as the last ones.",
                 "random": "all subsets of `max_batch_size` records of a larger batch are equally likely.",
-                "random_slots": "the same of slots, of which there are `dataset_size`, each with a record or empty: an "
-                "empty one is drawn like the others, and takes a place in the batch.",
+                "random_slots": (
+                    "as `random`, among `dataset_size` slots that hold a record or are empty: an empty slot is "
+                    "drawn like the others and takes a place in the batch."
+                ),
             }
         ),
     ] = "arbitrary"
@@ -263,8 +265,8 @@ class ShuffledEpochs(Sampling):
     def resolved(self, count: int) -> tuple[Sampling, int]:
         """Return a full batch for each pass, begun passes included.
 
-        A random order does not amplify, and Poisson's number is not valid (at noise 0.5 over one epoch of 10,000 steps
-        it is 1.95 where 10.99 is attained).
+        A random order does not amplify, and the number for Poisson batches is not valid: at noise 0.5, over one epoch
+        of 10,000 steps, that number is 1.95, but 10.99 is attained.
         """
         return FULL_BATCH, -(-count // self.steps_per_epoch)
 
@@ -277,7 +279,7 @@ class DisjointBatches(Sampling):
     kind: ClassVar[str] = "disjoint_batches"
     is_drawn_apart = True
     why_refused = (
-        "where batches are cut by position a record that comes or goes moves the records after it into other batches"
+        "where batches are cut by position, a record that comes or goes moves the records after it into other batches"
     )
     assignment: Annotated[
         str,
@@ -370,8 +372,8 @@ class Allocations(Sampling):
 class RandomAllocation(Allocations):
     """Each record takes part in some of every `num_bins` steps, all such choices equally likely.
 
-    Draws are independent between records and between allocations. A last allocation that is cut short is charged as the
-    steps that are seen of it where each record has one participation, and in full otherwise.
+    Draws are independent between records and between allocations. If the last allocation is cut short, only its steps
+    that were taken are charged if each record has one participation; otherwise all are.
     """
 
     kind: ClassVar[str] = "random_allocation"
@@ -383,8 +385,8 @@ class CyclicPoisson(Sampling):
     """Poisson batches from one group of the records after the other; a record is in one group for the whole run.
 
     In step t each record of group t mod `cycle_length` takes part with the same probability, independently. Noise may
-    be correlated over as many steps as the cycle has: two steps of a record are never closer. A record whose group is
-    drawn anew is not covered.
+    be correlated over at most `cycle_length` steps, since two steps of a record are never closer. Groups that are drawn
+    anew are not covered.
     """
 
     kind: ClassVar[str] = "cyclic_poisson"

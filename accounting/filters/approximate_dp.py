@@ -102,7 +102,7 @@ def least_approximate_dp_cost(
     return _nano(_tight(as_pure, relation, delta).lower, as_pure), to_atto_up(exact(delta) + stated)
 
 
-# Verification asks for both ends of a price, one after the other, and each takes seconds.
+# Verification asks for the lower and the upper end of a price, one after the other, and each computation takes seconds.
 @lru_cache(maxsize=16)
 def _tight(events: tuple[Event, ...], relation: NeighboringRelation, delta: float) -> Interval:
     return epsilon_for_delta(events, relation, delta).value
@@ -114,8 +114,8 @@ def _nano(epsilon: float, events: tuple[Event, ...]) -> int:
 
 def _missing_delta(kind: str) -> AccountingError:
     return AccountingError(
-        f"a {kind} event has an epsilon only at a delta: give in charge.delta, from 1e-18 to 0.5, the delta at "
-        "which to price this reservation; that delta is charged together with the epsilon",
+        f"a {kind} event has no epsilon without a delta: set charge.delta, from 1e-18 to 0.5, to the delta at "
+        "which this reservation is priced; that delta is charged together with the epsilon",
         code="missing_charge_delta",
         pointer=("charge", "delta"),
     )

@@ -158,8 +158,8 @@ def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fract
 
 
 def _sum(events: tuple[Event, ...], relation: NeighboringRelation, kind: str) -> Between | None:
-    """Return the cost of a list in another kind of budget, in which costs add up step by step; None if it has none
-    there."""
+    """Return the cost of a list in another kind of budget, in which costs add up step by step; None if the list has no
+    cost there."""
     for event in events:
         working = event.sampling.filters
         if kind not in event.mechanism.filters or (working is not None and kind not in working):
@@ -311,7 +311,8 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return amount, failure_of(amount, self._rate), SATURATED
 
     def share(self, amounts: Amounts, room: Amounts) -> float:
-        """Return the smaller of two shares: that of the pure epsilon, and the larger of those of the Gaussian limit."""
+        """Return the smaller of the shares of the two limits. The share of the Gaussian limit is the larger of its
+        two."""
         gaussian, pure = shares_of(amounts[:2], room[:2]), shares_of(amounts[2:], room[2:])
         return min(max(gaussian) if len(gaussian) == 2 else math.inf, *pure, math.inf)
 
@@ -356,8 +357,8 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return {"epsilon": from_nano(self.stated(amounts))} | self._own(amounts)
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """Return what is left of each amount; ``epsilon`` is the limit less the use, not what a next charge may
-        cost."""
+        """Return what is left of each amount; ``epsilon`` is the limit minus the epsilon used. It does not say how
+        large the next charge may be."""
         return {"epsilon": from_nano(self.left(used))} | self._own(self.remaining(used))
 
     def describe_limit(self) -> dict[str, Json]:
@@ -417,8 +418,8 @@ def _caps(epsilon: float, delta: float, reserve: float, rate: float) -> Amounts:
         low, high = (middle, high) if fits(middle) else (low, middle)
     if low == 0:
         raise InvalidValue(
-            f"epsilon {epsilon:g} is too small at delta {delta:g}: mu squared is counted in units of 1e-9, and "
-            "the limit would be less than one; take a larger epsilon or delta, or a smaller failure_share and "
+            f"epsilon {epsilon:g} is too small at delta {delta:g}: mu squared is counted in units of 1e-9, and the "
+            "limit would be less than one unit; take a larger epsilon or delta, or a smaller failure_share and "
             "reserve_share",
             pointer=("epsilon",),
         )

@@ -38,8 +38,8 @@ from accounting.units import ATTO, NANO, SATURATED
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 6, 400, 2
 #: The relative amount by which a cover may exceed the largest m that a node requires.
 TOLERANCE = 2e-4
-#: A guess is the m that is required by a node whose delta is this multiple of the cover's. The other constant is the
-#: number of guesses.
+#: The number of guesses, and a multiple. Each guess is the m that is required by a node whose delta is this multiple of
+#: the delta of the cover.
 _GUESSES, _GUESSED_SHARE = 6, 3.0
 _LEAST_DELTA, _MOST_DELTA = 1e-30, 1.0 - 1e-13
 _ULP = 2.0**-52
@@ -232,7 +232,7 @@ def _merged(nodes: list[_Node], found: list[_Node]) -> list[_Node]:
 
 
 def _asked_for(epsilon: float, delta: float, rate: float, start: float) -> float:
-    """Return about the m that (1) requires if H is ``delta`` at ``epsilon``, or ``start`` if that is larger."""
+    """Estimate the m that (1) requires if H is ``delta`` at ``epsilon``; return ``start`` if that is larger."""
     if not delta > 0.0 or math.isinf(epsilon) or (start > 0.0 and _right_side(epsilon, start, rate) >= delta):
         return start
     # Two upper bounds of m: the one with d = 0, and the one whose d is all of delta.

@@ -66,7 +66,8 @@ class GaussianDpFilter(PrivacyFilter):
         cap = to_nano_down(exact(mu) ** 2)
         if cap == 0:
             raise InvalidValue(
-                f"mu must be at least 3.2e-5: mu squared is counted in units of 1e-9, got {mu!r}", pointer=("mu",)
+                f"mu must be at least 3.2e-5, because mu squared is counted in units of 1e-9; got {mu!r}",
+                pointer=("mu",),
             )
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "caps", (cap,))
@@ -77,7 +78,8 @@ class GaussianDpFilter(PrivacyFilter):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return the sum of the costs of the steps, each less its rounding, rounded up to whole units."""
+        """Return the sum of the costs of the steps, each reduced by its rounding allowance, rounded up to whole
+        units."""
         steps = checked(check_events(events), relation, self.kind)
         return (to_nano_up(total(steps, relation, mu_squared).least),)
 
@@ -96,7 +98,8 @@ class GaussianDpFilter(PrivacyFilter):
         return {"mu": from_nano(self.stated(amounts)), "mu_squared": from_nano(amounts[0])}
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """Return mu squared exactly; ``mu`` is the limit less what is used, not what a next charge may cost."""
+        """Return mu squared exactly; ``mu`` is the limit minus the mu used. It does not say how large the next charge
+        may be."""
         return {"mu": from_nano(self.left(used)), "mu_squared": from_nano(self.remaining(used)[0])}
 
     def describe_limit(self) -> dict[str, Json]:

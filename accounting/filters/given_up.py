@@ -192,7 +192,7 @@ def _lines(nodes: Sequence[_Node]) -> Iterator[tuple[float, float]]:
 
 
 def _asked_for(epsilon: float, delta: float) -> float:
-    """Return about the largest m with delta_G(epsilon; m) <= delta."""
+    """Estimate the largest m with delta_G(epsilon; m) <= delta."""
     return mu_of_gaussian(epsilon, delta) ** 2 if delta < 1.0 else math.inf
 
 

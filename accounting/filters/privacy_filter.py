@@ -307,19 +307,19 @@ class PrivacyFilter(ABC):
         if self.kind != parent.kind:
             raise parent._other_kind()
         if self.price_terms != parent.price_terms:
-            assert parent.price_terms is not None, "filters of one kind have the same terms"
+            assert parent.price_terms is not None, "filters of one kind must have the same price terms"
             name, values = parent.price_terms
             shown = ", ".join(repr(value).removesuffix(".0") for value in values)
             raise InvalidValue(
-                f"{name} must be {shown}, or left out: a budget keeps what it was created with, "
-                "and budgets under it share it",
+                f"{name} must be {shown}, or left out: a budget keeps the value that it was created with, and the "
+                "budgets below it share that value",
                 pointer=(name,),
             )
 
     def _other_kind(self) -> InvalidValue:
         return InvalidValue(
-            f"kind must be {self.kind}: a budget keeps the kind of filter that it was created with, and budgets under "
-            "it share it, because amounts of one kind do not add up to those of another",
+            f"kind must be {self.kind}: a budget keeps the kind of filter that it was created with, and the "
+            "budgets below it share that kind, because amounts of different kinds cannot be added up",
             pointer=("kind",),
         )
 

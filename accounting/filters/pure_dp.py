@@ -64,7 +64,8 @@ class PureDpFilter(PrivacyFilter):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return the sum of the costs of the steps, each less its rounding, rounded up to whole units."""
+        """Return the sum of the costs of the steps, each reduced by its rounding allowance, rounded up to whole
+        units."""
         steps = checked(check_events(events), relation, self.kind)
         return (to_nano_up(total(steps, relation, pure_epsilon).least),)
 

@@ -87,7 +87,9 @@ class RenyiFilter(PrivacyFilter):
         orders = tuple(read_real("orders", order, 1.0, MAX_ORDER, open_lower=True) for order in self.orders)
         orders = orders or default_orders(epsilon, delta)
         if len(orders) > MAX_ORDERS or any(a >= b for a, b in pairwise(orders)):
-            raise InvalidValue(f"orders must be 1 to {MAX_ORDERS} numbers above 1, increasing", pointer=("orders",))
+            raise InvalidValue(
+                f"orders must be a list of 1 to {MAX_ORDERS} increasing numbers, all above 1", pointer=("orders",)
+            )
         for name, value in (("epsilon", epsilon), ("delta", delta), ("orders", orders)):
             object.__setattr__(self, name, value)
         caps = _caps(epsilon, delta, orders, self.conversion)
@@ -95,9 +97,9 @@ class RenyiFilter(PrivacyFilter):
         if all(cap == CLOSED for cap in caps):
             least = 1.001 * float(min(_penalties(delta, orders, self.conversion)))
             raise InvalidValue(
-                f"no order is open: with order {orders[-1]:g} at delta {delta:g} epsilon must be at least about "
-                f"{least:.4g}; at epsilon {epsilon:g} an order above "
-                f"{1.0 + _log_union(delta, len(orders)) / epsilon:.4g} is open",
+                f"none of the orders can be used: with order {orders[-1]:g} at delta {delta:g}, epsilon must be at "
+                f"least about {least:.4g}; at epsilon {epsilon:g}, an order above "
+                f"{1.0 + _log_union(delta, len(orders)) / epsilon:.4g} can be used",
                 pointer=("epsilon",),
             )
 
@@ -140,7 +142,8 @@ class RenyiFilter(PrivacyFilter):
         }
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """Return what is left per order. ``epsilon`` is the limit less the use, not what a next charge may cost."""
+        """Return what is left per order. ``epsilon`` is the limit minus the epsilon used. It does not say how large the
+        next charge may be."""
         epsilons: Json = [from_nano(amount) for amount in self.remaining(used)]
         return {"epsilon": from_nano(self.left(used)), "orders": list(self.orders), "epsilons": epsilons}
 
@@ -228,7 +231,7 @@ def default_orders(epsilon: float, delta: float) -> tuple[float, ...]:
     if orders[-1] > MAX_ORDER:
         raise InvalidValue(
             f"epsilon {epsilon:g} is too small for a renyi_dp budget at delta {delta:g}: no order up to {MAX_ORDER:g} "
-            "would use it; take a larger epsilon, or a zcdp budget",
+            "could be used; take a larger epsilon, or a zcdp budget",
             pointer=("epsilon",),
         )
     return tuple(orders)
@@ -344,8 +347,8 @@ def _check_stated_orders(events: tuple[Event, ...], orders: tuple[float, ...]) -
         if largest < orders[0]:
             raise NoCostInFilter(
                 f"this {event.mechanism.kind} event states its divergence up to order {largest:g}, and the orders "
-                f"of this renyi_dp budget begin at {orders[0]:g}; it has a cost in a renyi_dp budget with a smaller "
-                "order, or in approximate_dp",
+                f"of this renyi_dp budget begin at {orders[0]:g}; use a renyi_dp budget with a smaller order, or "
+                "an approximate_dp budget",
                 pointer=("events", index, "mechanism"),
             )
 
@@ -361,7 +364,8 @@ def _divergences(
     """Return one step's divergences that are stated as decimals, if any, and its other moments in grains, by order.
 
     Orders are decimals, so the tilts are rounded to the nearest floats. A moment is convex in the tilt and 0 at tilt 0,
-    so its chord bounds it; so near 0 its own digits would cancel. Return None if no moment is known.
+    so its chord bounds it. The chord is used near tilt 0, where the digits of the moment itself would cancel. Return
+    None if no moment is known.
     """
     tilts = np.array([float(exact(order) - 1) for order in orders])
     inside = np.maximum(tilts, SMALLEST_TILT)

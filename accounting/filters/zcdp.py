@@ -64,7 +64,8 @@ class ZcdpFilter(PrivacyFilter):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return the sum of the costs of the steps, each less its rounding, rounded up to whole units."""
+        """Return the sum of the costs of the steps, each reduced by its rounding allowance, rounded up to whole
+        units."""
         steps = checked(check_events(events), relation, self.kind)
         return (to_nano_up(total(steps, relation, zcdp_rho).least),)
 
@@ -78,5 +79,6 @@ class ZcdpFilter(PrivacyFilter):
 
 @lru_cache(maxsize=4096)
 def _epsilon_of_rho(amount: int, delta: float) -> float:
-    """Return epsilon of rho. Results are remembered, since one takes 0.01 seconds, or 0.2 if both numbers are small."""
+    """Return epsilon of rho. Results are remembered, since each takes 0.01 seconds, or 0.2 if rho and delta are both
+    small."""
     return region(rounded_up(Fraction(amount, NANO)), math.inf).epsilon(delta)

@@ -111,8 +111,8 @@ def _per_epoch(probability: float) -> int:
     number = round(1.0 / probability)
     if abs(probability * number - 1.0) > _WHOLE:
         raise InvalidValue(
-            f"batches of a shuffled data set have a sampling probability of 1 over their number in an epoch, which "
-            f"{probability!r} is not",
+            f"batches of a shuffled data set have a sampling probability of 1/n, where n is the whole number of "
+            f"batches in an epoch; {probability!r} does not have this form",
             pointer=("batches",),
         )
     return number

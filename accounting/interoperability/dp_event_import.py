@@ -90,8 +90,8 @@ def _forgets_composition(event: Any) -> bool:
 
 _RENYI = Difference(
     "renyi_conversion",
-    "dp-accounting converts Renyi moments at its orders into epsilon, which loses what no order keeps; the interval "
-    "here is of the steps' privacy loss itself.",
+    "dp-accounting converts Renyi moments at a fixed set of orders into epsilon, which loses some precision; the "
+    "interval here is computed from the privacy loss itself.",
     unsound=False,
 )
 _LATTICE = Difference(
@@ -101,15 +101,16 @@ _LATTICE = Difference(
 )
 _FACTOR_TWO = Difference(
     "noise_over_the_sensitivity",
-    "Under replace_one dp-accounting's Renyi accountant reads a noise multiplier as a multiple of the sensitivity, "
-    "which is twice the bound on one record's contribution; the classes' documentation, its PLD accountant and the "
-    "events here read it as a multiple of that bound. If the sensitivity was meant, say noise_over.",
+    "Under replace_one dp-accounting's Renyi accountant reads a noise multiplier as a multiple of the "
+    "sensitivity, which is twice the bound on one record's contribution; the classes' documentation, its PLD "
+    "accountant and the events here read it as a multiple of that bound. If the sensitivity was meant, set "
+    "noise_over.",
     unsound=True,
 )
 _INTEGER = Difference(
     "integer_noise_multiplier",
-    "With an integer noise multiplier inside a sampled composition dp-accounting's Renyi accountant forgets the "
-    "composition and charges one mechanism on the batch. Here the number is what it means, whatever its type.",
+    "With an integer noise multiplier inside a sampled composition dp-accounting's Renyi accountant ignores the "
+    "composition and charges one mechanism on the batch. Here the type of the number makes no difference.",
     unsound=True,
 )
 _FIXED_SIZE = Difference(
@@ -125,6 +126,7 @@ _RESPONSES = Difference(
 )
 _TREES = Difference(
     "nodes_of_a_tree",
-    "dp-accounting counts a root over leaves that never come; here a record pays for the nodes that are released.",
+    "dp-accounting also counts a root above leaves that are never filled; here a record is charged only for nodes "
+    "that are released.",
     unsound=False,
 )

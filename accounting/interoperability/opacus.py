@@ -158,20 +158,20 @@ def import_opacus(
 _OF_MECHANISM = {
     "rdp": Difference(
         "renyi_conversion",
-        "Opacus converts Renyi moments at 153 fixed orders into epsilon, which loses what no order keeps; the interval "
-        "here is of the steps' privacy loss itself.",
+        "Opacus converts Renyi moments at 153 fixed orders into epsilon, which loses some precision; the interval "
+        "here is computed from the privacy loss itself.",
         unsound=False,
     ),
     "prv": Difference(
         "allowance_of_its_lattice",
-        "Opacus' number is the upper end of a discretised privacy loss: 0.01 is added to epsilon, and a thousandth of "
-        "delta is taken off, whatever its lattice costs.",
+        "Opacus' number is the upper end of a discretised privacy loss: 0.01 is added to epsilon, and a "
+        "thousandth of delta is taken off, whatever the error of its lattice is.",
         unsound=False,
     ),
     "gdp": Difference(
         "central_limit",
-        "Opacus' number takes the limit of infinitely many steps for the truth (mu = q sqrt(T (e^(1/s^2) - 1))). It is "
-        "no bound: the truth is usually larger.",
+        "Opacus' number treats the limit of infinitely many steps as exact (mu = q sqrt(T (e^(1/s^2) - 1))). It "
+        "is not a bound: the true epsilon is usually larger.",
         unsound=True,
     ),
 }

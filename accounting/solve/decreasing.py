@@ -10,7 +10,7 @@ from accounting.intervals import Answer
 from accounting.solve.solution import Estimate, Range, Solution, log_level
 from accounting.targets import Target
 
-#: A cost that jumps is bracketed to this, relatively.
+#: If the cost jumps, the place of the jump is bracketed to this relative width.
 JUMP_TOLERANCE = 1e-7
 _MAX_EVALUATIONS = 80
 _MOST_ESTIMATES = 40

@@ -11,7 +11,7 @@ from accounting.relations import NeighboringRelation
 from accounting.solve.solution import EventsAtInteger, IntegerSolution, Range, log_level, refuse_if_indifferent
 from accounting.targets import Target
 
-#: The ratio to which the largest integer by the quick bound is located.
+#: The ratio up to which the quick bound locates the largest integer.
 _QUICK_RATIO = 1.03
 
 Assess = Callable[[int], Answer]

@@ -95,7 +95,10 @@ def solve_noise(
         least_private=f"noise multiplier {least:g}",
         most_private=f"noise multiplier {MAX_NOISE_MULTIPLIER:g}",
         everything=f"every noise multiplier from {least:g} on",
-        advice="allow a larger epsilon or delta (or whatever the target limits), fewer steps or a smaller batch",
+        advice=(
+            "allow a larger epsilon or delta (or raise the limit that the target states), or take fewer steps or "
+            "a smaller batch"
+        ),
     )
     tolerance, guess = _TOLERANCE, max(1.0, least)
     # A ledger counts whole units, so the noise for a budget is not solved to the last digits.

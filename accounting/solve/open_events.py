@@ -162,8 +162,8 @@ def solve_events(open_events: OpenEvents, relation: NeighboringRelation, target:
     """
     if not open_events.open:
         raise InvalidValue(
-            f"no event leaves {open_events.field} out, so that nothing is left to solve for; leave it out of the "
-            "events that are to share it",
+            f"no event leaves {open_events.field} out, so there is nothing to solve for; leave the field out of "
+            "the events that share the unknown value",
             code="missing",
         )
     at: Callable[[float], tuple[Event, ...]] = open_events.at
@@ -234,5 +234,5 @@ def _dataset_size(open_events: OpenEvents) -> int:
     events = open_events.at(1)
     sizes = {getattr(events[index].sampling, "dataset_size", 0) for index in open_events.open}
     if len(sizes) > 1:
-        raise InvalidValue("events that share a batch size need one dataset_size", pointer=("events",))
+        raise InvalidValue("events that share a batch size must have the same dataset_size", pointer=("events",))
     return int(sizes.pop())

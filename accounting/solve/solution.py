@@ -78,7 +78,7 @@ class Range:
     def too_cheap(self, target: Target) -> Unreachable:
         """Return the error that every value meets the target."""
         return Unreachable(
-            f"{self.everything} meets {target.say(target.limit)}, so the target does not decide it: take "
+            f"{self.everything} meets {target.say(target.limit)}, so the target does not determine a value: take "
             f"{self.least_private}, or a smaller target"
         )
 

@@ -34,7 +34,7 @@ def bounding_events(candidates: Sequence[Sequence[Event]]) -> tuple[Event, ...]:
     first, *others = [tuple(events) for events in candidates]
     for index, events in enumerate(others, 1):
         if len(events) != len(first):
-            raise _differ(index, "they have different numbers of phases")
+            raise _differ(index, "the candidates have different numbers of phases")
         first = tuple(_bound(index, one, other) for one, other in zip(first, events, strict=True))
     return first
 
@@ -42,7 +42,7 @@ def bounding_events(candidates: Sequence[Sequence[Event]]) -> tuple[Event, ...]:
 def _bound(index: int, one: Event, other: Event) -> Event:
     count = max(one.count, other.count)
     if one.sampling != other.sampling:
-        raise _differ(index, "their samplings differ (another batch size is another sampling)")
+        raise _differ(index, "the candidates' samplings differ (a different batch size is a different sampling)")
     if one.mechanism == other.mechanism:
         return replace(one, count=count)
     a, b = one.mechanism, other.mechanism
@@ -50,13 +50,16 @@ def _bound(index: int, one: Event, other: Event) -> Event:
         return Event(Gaussian(min(a.noise_multiplier, b.noise_multiplier)), one.sampling, count)
     if isinstance(a, Laplace) and isinstance(b, Laplace):
         return Event(Laplace(min(a.noise_multiplier, b.noise_multiplier)), one.sampling, count)
-    raise _differ(index, "their mechanisms differ in more than the noise multiplier of Gaussian or Laplace noise")
+    raise _differ(
+        index, ("the candidates' mechanisms differ in more than the noise multiplier of Gaussian or Laplace noise")
+    )
 
 
 def _differ(index: int, why: str) -> Unsupported:
     return Unsupported(
-        f"no one list of events bounds every candidate: {why}. What does not change the events may vary freely, such "
-        "as the step size and the clip threshold; noise and numbers of steps may, and the dearest of each is charged",
+        f"no single list of events bounds every candidate: {why}. Candidates may differ in everything that does "
+        "not change the events, such as the step size and the clip threshold. They may also differ in noise and "
+        "in numbers of steps: the most expensive value of each is charged",
         code="candidates_differ",
         pointer=(index,),
     )

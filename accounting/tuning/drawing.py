@@ -92,12 +92,14 @@ def capped_moments(moments: RenyiDpGuarantee) -> RenyiDpGuarantee:
 
 
 def delta_before_cap(delta: float) -> float:
-    """Return the delta for the law without a cap, from whose epsilon `capped_epsilon` derives the one at ``delta``."""
+    """Return the delta at which to evaluate the law without a cap. `capped_epsilon` turns the epsilon there into the
+    epsilon at ``delta``."""
     return delta * (1.0 - CUT) * (1.0 - 1e-15)
 
 
 def capped_epsilon(epsilon: float) -> float:
-    """Return epsilon of a selection whose number of trials is drawn here, from the law's at `delta_before_cap`."""
+    """Return epsilon of a selection with a capped number of trials, from the epsilon without a cap at
+    `delta_before_cap`."""
     return (epsilon + 2.0 * _loss_of_cut()) * (1.0 + 1e-15)
 
 
@@ -131,8 +133,8 @@ def _weights(trials: RandomTrials) -> tuple[int, ...]:
             return tuple(weights)
         weights.append(following)
     raise Unsupported(
-        f"a selection makes at most {MAX_TRIALS} trials, and this distribution exceeds that too often; give fewer "
-        "expected trials, or a distribution that is spread less widely (poisson, geometric)",
+        f"a selection makes at most {MAX_TRIALS} trials, and this distribution exceeds that number too often; give "
+        "fewer expected trials, or a distribution that is spread less widely (poisson, geometric)",
         code="too_many_trials",
         pointer=("trials",),
     )

@@ -17,7 +17,7 @@ neighbours reaches.
 
 From below: a score may be constant, so that the selection is one run. Or it may prefer the set that tells the
 neighbours apart best: if one run hits it with probabilities p and p', the selection hits it with 1 - f(1 - p) and 1 -
-f(1 - p'). The nearly worst scores prefer another set to that one (`orders`).
+f(1 - p'). Scores that are nearly the worst possible put another set before this one (`orders`).
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ Array = NDArray[np.float64]
 #: The evaluators for the lines. Many lines are needed, wider deltas matter little, and a convolution takes seconds for
 #: each.
 _EVALUATORS_OF_LINES: tuple[Evaluator, ...] = (BinomialComposition(), FourierInversion(), *QUICK_EVALUATORS)
-#: The relative tolerance of the point where a line touches; the bound is flat there.
+#: The relative tolerance of the point where a line touches the edge of the pairs (u, v); the bound is flat there.
 _TOLERANCE = 1e-5
-#: The number of lines on either side of that place, for Renyi moments; more lines only make the bounds tighter.
+#: The number of lines on either side of the best place, for Renyi moments; more lines only make the bounds tighter.
 _LINES, _REACH = 12, 4.0
 #: Covers the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
 #: The deltas at which an attacker's set is searched, as multiples of delta / E[K].
 _SETS = (1.1, 2.0, 5.0, 20.0, 100.0)
 _CELLS = 600
-#: Deltas of one run between which chords are taken; lines at the edge of the tests; halvings of an interval.
+#: The numbers of deltas of one run between which chords are taken, of lines at the edge of the tests, and of halvings
+#: of an interval.
 _PLACES, _EDGES, _BISECTIONS = 160, 120, 50
 #: The epsilon beyond which the bounds of `orders` are not used.
 _FARTHEST = 200.0

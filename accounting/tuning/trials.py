@@ -153,7 +153,7 @@ class TruncatedNegativeBinomial(Described):
         return self._enlarged(math.log(self.expected_trials)) + (1.0 + self.eta) * (float(np.min(rises)) + rounding)
 
     def log_renyi_factor_by_moments(self, order: float, orders: Array, divergences: Array) -> float:
-        """Return the same factor from Renyi divergences e_hat of orders l_hat, as in Theorem 2.
+        """Bound the factor of `log_renyi_factor` by Renyi divergences e_hat of orders l_hat, as in Theorem 2.
 
         log E[K] + (order - 1) (1 + eta) ((1 - 1 / l_hat) e_hat + log(1 / gamma) / l_hat), the smallest.
         """
@@ -309,7 +309,7 @@ def trials_of(
     shape = _SHAPES.get(kind, eta)
     assert shape is not None
     if (gamma is None) == (expected_trials is None):
-        raise InvalidValue(f"{kind} takes expected_trials or gamma, exactly one of them", pointer=("expected_trials",))
+        raise InvalidValue(f"{kind} takes exactly one of expected_trials and gamma", pointer=("expected_trials",))
     if gamma is not None:
         return TruncatedNegativeBinomial(shape, gamma)
     assert expected_trials is not None

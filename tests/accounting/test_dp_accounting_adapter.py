@@ -73,7 +73,7 @@ REFUSED = [
     ([Event(RandomizedResponse(3, 1.0))], REPLACE, "drawn at random"),
     ([Event(Exponential(1.0))], REPLACE, "exponential; it has one for gaussian"),
     ([Event(ReportNoisyMax(1.0, "laplace"))], REPLACE, "report_noisy_max; it has one for"),
-    ([Event(TreeAggregation(1.0, 8, 0))], REPLACE, "never come"),
+    ([Event(TreeAggregation(1.0, 8, 0))], REPLACE, "never filled"),
     ([Event(GeneralizedGaussian(1.5, 4, 4.0, 1.0))], REPLACE, "moments is not a distribution"),
     ([Event(Gaussian(1.0), TruncatedPoisson(0.1, 20, 100))], ADD_REMOVE, "drops records at random"),
     ([Event(Gaussian(1.0), RandomAllocation(4, 1), 4)], ADD_REMOVE, "random_allocation sampling; it has one for"),

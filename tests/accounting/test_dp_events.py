@@ -408,7 +408,7 @@ UNKNOWN: list[tuple[Any, str]] = [
     (dp.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "random sensitivity"),
     (dp.SampledWithReplacementDpEvent(10, 2, dp.SelfComposedDpEvent(GAUSSIAN, 2)), "with replacement"),
     (dp.ZCDpEvent(1.0, 0.5), "xi"),
-    (dp.DpEvent(), "does not know it"),
+    (dp.DpEvent(), "does not know this class"),
     (dp.PoissonSampledDpEvent(0.5, dp.PoissonSampledDpEvent(0.5, GAUSSIAN)), "product"),
     (dp.PoissonSampledDpEvent(0.5, dp.SelfComposedDpEvent(dp.LaplaceDpEvent(1.0), 2)), "laplace"),
     (dp.PoissonSampledDpEvent(0.5, dp.ComposedDpEvent([GAUSSIAN, dp.LaplaceDpEvent(1.0)])), "gaussian or laplace"),

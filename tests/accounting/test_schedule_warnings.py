@@ -15,7 +15,7 @@ SHUFFLED = Event(Gaussian(0.5), ShuffledEpochs(10_000), 10_000)
 
 def test_poisson_is_shown_only_as_not_valid() -> None:
     [warning] = schedule_warnings([SHUFFLED], SPECIAL, delta=1e-6)
-    assert "Poisson's number, epsilon 1.95" in warning
+    assert "The number for Poisson batches, epsilon 1.95" in warning
     assert "not valid" in warning
     assert epsilon_for_delta([SHUFFLED], SPECIAL, 1e-6).value.lower > 10.99
     [warning] = schedule_warnings([SHUFFLED], SPECIAL, epsilon=2.0)

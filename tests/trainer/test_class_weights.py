@@ -76,7 +76,12 @@ def test_a_rare_class_is_found_where_it_would_be_passed_over() -> None:
 
 @pytest.mark.parametrize(
     ("priors", "words"),
-    [((0.5, 0.4), "sum to 1"), ((1.0,), "two classes"), ((0.0, 1.0), "class_priors"), ((0.5, 0.3, 0.2), "2 weights")],
+    [
+        ((0.5, 0.4), "sum to 1"),
+        ((1.0,), "at least two entries"),
+        ((0.0, 1.0), "class_priors"),
+        ((0.5, 0.3, 0.2), "2 weights"),
+    ],
 )
 def test_priors_that_are_none_are_refused(priors: tuple[float, ...], words: str) -> None:
     with pytest.raises(InvalidValue, match=words):

@@ -223,7 +223,11 @@ def without_cards() -> Any:
 
 @pytest.mark.parametrize(
     ("library", "words"),
-    [(absent, "install the one for"), (without_driver, "look at nvidia-smi"), (without_cards, "CUDA_VISIBLE_DEVICES")],
+    [
+        (absent, "install the package for"),
+        (without_driver, "check nvidia-smi"),
+        (without_cards, "CUDA_VISIBLE_DEVICES"),
+    ],
 )
 def test_a_device_that_is_not_there_is_refused_with_what_would_be_right(
     monkeypatch: pytest.MonkeyPatch, library: Callable[[], Any], words: str
@@ -297,7 +301,7 @@ def test_a_card_whose_arithmetic_is_unsound_is_refused(monkeypatch: pytest.Monke
     worse = Stub(**{name: getattr(np, name) for name in dir(np) if not name.startswith("_")})
     worse.round = lambda array: np.floor(array + 0.5)
     _, make = made_of(worse, monkeypatch)
-    with pytest.raises(DeviceUnusable, match=r"otherwise than private runs need\. Whole numbers"):
+    with pytest.raises(DeviceUnusable, match=r"not what private runs need\. Whole numbers"):
         make()
 
 

@@ -53,7 +53,7 @@ def test_a_type_that_is_none_and_an_algorithm_that_is_none_are_refused() -> None
         (plan_of("clipped_mean"), "reads every record once"),
         (plan_of("coordinatewise_mean"), "reads every record once"),
         (plan_of("dp_sgd_output"), "one record in float64"),
-        (steps(Clip(0.99e-12)), "at least 1e-12, and this plan has 9.9e-13"),
+        (steps(Clip(0.99e-12)), "at least 1e-12, but this plan has 9.9e-13"),
         (steps(noise=0.9 * SMALLEST_NOISE), "less than the margin 0.00781"),
         (plan_of("localized_clipped_subgradient"), ""),
         (steps(Clip(1e-12)), ""),
@@ -99,7 +99,7 @@ def test_changes_of_gradients_that_float32_would_round_off_are_a_reason() -> Non
     assert chosen(plan(1.001 * least)) == ("float32", "")
     dtype, reason = chosen(plan(0.999 * least))
     assert dtype == "float64"
-    assert "round most of the digits" in reason
+    assert "round off most of the digits" in reason
     assert chosen(plan(0.0)) == ("float32", ""), "gradients that do not change have no changes to round"
 
 

@@ -294,7 +294,7 @@ TREES = TreePhase(Event(ZcDp(0.1)), 1, 4, (1.0,), 1.0, 1.0)
         (plan_of("dp_sgd", phase_of(Normalize(1.0))), InvalidValue, "by clip, not by normalize"),
         (plan_of("dp_nsgd", phase_of(Normalize(1.0)), phase_of(Clip(1.0))), InvalidValue, "by normalize, not by clip"),
         (plan_of("dp_sgd", phase_of(Clip(1e-200))), InvalidValue, "rescale the features"),
-        (plan_of("dp_sgd", phase_of(Clip(1.0)), TREES), InvalidValue, "noisy gradient steps alone"),
+        (plan_of("dp_sgd", phase_of(Clip(1.0)), TREES), InvalidValue, "phases are noisy gradient steps"),
         (sampled(WithReplacement(10, 100)), Unsupported, "no sampler for with_replacement"),
         (sampled(DisjointBatches("by_position"), divisor=51), InvalidValue, "need 102 records"),
         (plan_of("dp_sgd", phase_of(Clip(1.0)), REPLACED), Unsupported, "no sampler for with_replacement"),

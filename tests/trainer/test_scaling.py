@@ -84,7 +84,7 @@ def test_no_rows_are_scaled_to_no_rows() -> None:
         (lambda: NumberColumn(0.0, float("inf")), "upper"),
         (lambda: CategoryColumn(0), "num_categories"),
         (lambda: scale_features([], []), "declared"),
-        (lambda: scale_features(COLUMNS, [[1.0]]), "4 columns are declared and 1 are given"),
+        (lambda: scale_features(COLUMNS, [[1.0]]), "4 columns are declared, but 1 are given"),
         (lambda: scale_features(COLUMNS[:2], [[1.0], [1.0, 2.0]]), "as long"),
     ],
 )

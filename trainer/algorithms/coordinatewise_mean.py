@@ -58,7 +58,7 @@ def _checked(plan: Plan, num_parameters: int) -> MedianPhase:
     check_positions(plan, "slots are given to groups by position")
     if num_parameters > phase.dimension:  # with fewer coordinates, there is more noise than they need
         raise InvalidValue(
-            f"the noise was planned for at most {phase.dimension} coordinates, and the model has {num_parameters}",
+            f"the noise was planned for at most {phase.dimension} coordinates, but the model has {num_parameters}",
             pointer=("phases", 0, "dimension"),
         )
     check_groups(plan.dataset_size, phase.groups, phase.group_size, phase.truncation_radius)

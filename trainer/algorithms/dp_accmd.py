@@ -1,8 +1,9 @@
 """DP-AccMD in its safe form: accelerated mirror descent in a ball, one noisy full gradient a step.
 
-As printed, y takes a step along the gradient without noise, which releases it; here y is the running mean r z + (1 - r)
-y, so records enter only through noisy sums. In the l2 ball a mirror step is a projected step. In the l1 ball it is a
-multiplicative step of 2 d weights u that sum to 1, with z = R (u+ - u-); u is kept in logarithms.
+In the printed algorithm, y takes a step along the gradient without noise, and so releases that gradient; here y is the
+running mean r z + (1 - r) y, so records enter only through noisy sums. In the l2 ball a mirror step is a projected
+step. In the l1 ball it is a multiplicative step of 2 d weights u that sum to 1, with z = R (u+ - u-); u is kept in
+logarithms.
 
 Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 3; the step for y is ours.
 """
@@ -120,7 +121,7 @@ class AcceleratedMirrorDescent(Resumable):
     def advance(self, step: Step) -> None:
         """Take one noisy mean gradient at the query. Step k of size eta moves z by (k + 2) eta / 4, which is alpha
         R^2."""
-        assert step.penalty is None, "dp_accmd has no penalty"
+        assert step.penalty is None, "dp_accmd takes no penalty: leave it out"
         share = self._share
         self._mirror.move(step.noisy_mean, 0.25 * (self._done + 2) * step.step_size)
         self.point = share * self._mirror.point + (1.0 - share) * self.point
@@ -138,7 +139,7 @@ def _mirror_point(task: Task, start: Array) -> MirrorPoint:
         return EuclideanPoint(domain, start)
     if isinstance(domain, L1Ball):
         return EntropicPoint(domain, start)
-    raise InvalidValue("dp_accmd runs in an l2 ball or an l1 ball", pointer=("domain",))
+    raise InvalidValue("the domain of a dp_accmd plan must be an l2 ball or an l1 ball", pointer=("domain",))
 
 
 def make(task: Task) -> GradientSteps:

@@ -55,7 +55,7 @@ def make(task: Task) -> GradientSteps:
     """
     momenta = {phase.momentum for phase in task.plan.phases if isinstance(phase, CorrelatedSteps)}
     if len(momenta) > 1:
-        raise InvalidValue("a run has one momentum for all its phases", pointer=("phases",))
+        raise InvalidValue("all phases of a run must have the same momentum", pointer=("phases",))
     momentum = max(momenta, default=0.0)
     return GradientSteps(task, lambda start: Momentum(momentum, start), Clip, CorrelatedSteps)
 

@@ -28,7 +28,7 @@ def update(point: Array, step: Step) -> Array:
         - update_is_algorithm_2: equal to the paper's if no gradient is longer than G, up to the clip's margin.
         - one_record_moves_the_mean_by_at_most_the_bound: which is G/b, or 2 G/b if a record is replaced.
     """
-    assert step.penalty is None, "plans of dp_sgd_gradient have no penalty"
+    assert step.penalty is None, "dp_sgd_gradient takes no penalty: leave it out"
     return step.project(point - step.step_size * step.noisy_mean)
 
 

@@ -136,13 +136,16 @@ def phase_of(plan: Plan) -> OutputPerturbation:
     """
     [phase] = plan.phases if len(plan.phases) == 1 else [None]
     if not isinstance(phase, OutputPerturbation):
-        raise InvalidValue(f"{plan.algorithm} has one phase, of kind {OutputPerturbation.kind}", pointer=("phases",))
+        raise InvalidValue(
+            f"{plan.algorithm} takes only plans with one phase, of kind {OutputPerturbation.kind}",
+            pointer=("phases",),
+        )
     if plan.release != AverageIterate() or plan.penalty is not None:
         raise InvalidValue(
             "a plan of this algorithm must release the average and have no penalty", pointer=("release",)
         )
     if plan.domain is not None and not (isinstance(plan.domain, L2Ball) and plan.domain.radius <= phase.radius):
-        raise InvalidValue("the domain is the l2 ball of the phase's radius, or none", pointer=("domain",))
+        raise InvalidValue("the domain must be the l2 ball of the phase's radius, or absent", pointer=("domain",))
     return phase
 
 
@@ -177,8 +180,8 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
     if not input_norm > least + _SMALLEST:
         raise InvalidValue(
             f"{model.kind} keeps the plan's holder_constant {phase.holder_constant:g} and gradients of at most "
-            f"{phase.gradient_norm:g} for inputs of l2 norm {input_norm:.4g} only, and an input has at least {least:g} "
-            "(the intercept's constant): give the constants that belong to the model",
+            f"{phase.gradient_norm:g} for inputs of l2 norm {input_norm:.4g} only, but every input has a norm of "
+            f"at least {least:g} (the intercept's constant): give the constants that belong to the model",
             pointer=("assumptions", "holder_constant"),
         )
     if plan.domain is None:
@@ -247,7 +250,7 @@ def _smooth_enough(phase: OutputPerturbation, model: LinearModel) -> float:
         found.append(phase.holder_constant / (2.0 * loss.lipschitz))
     if not found:
         raise InvalidValue(
-            f"{model.kind} has the Hoelder exponent {loss.holder_exponent:g}, and the plan is for "
+            f"{model.kind} has the Hoelder exponent {loss.holder_exponent:g}, but the plan is for "
             f"{phase.holder_exponent:g}: give the constants that belong to the model",
             pointer=("assumptions", "holder_exponent"),
         )

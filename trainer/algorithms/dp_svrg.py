@@ -141,7 +141,7 @@ def _checked(task: Task) -> VarianceReducedEpochs:
     plan, phase = task.plan, only_phase(task.plan, VarianceReducedEpochs)
     if not phase.is_executable:
         raise InvalidValue(
-            "this plan was made for its privacy alone: a run needs a step_size", pointer=("phases", 0, "step_size")
+            "this plan only states a privacy cost: a run needs a step_size", pointer=("phases", 0, "step_size")
         )
     check_positions(plan, "batches of a fixed size are drawn by position")
     if phase.records_per_step > plan.dataset_size:
@@ -153,7 +153,8 @@ def _checked(task: Task) -> VarianceReducedEpochs:
     # 6 u (2 + c/n) <= 2 (m/10) / n, with the smaller margin of the two dtypes.
     if 6.0 * 2.0**-53 * (2.0 * plan.dataset_size + task.records.capacity) > 2e-6:
         raise InvalidValue(
-            "with so many records, floating point has too few digits for the contribution of one record",
+            "with so many records, floating point has too few digits for the contribution of one record: use a "
+            "smaller data set",
             pointer=("dataset_size",),
         )
     return phase

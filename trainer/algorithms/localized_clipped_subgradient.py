@@ -16,7 +16,7 @@ from trainer.loop import Task
 from trainer.penalties import gradient
 from trainer.structured_steps import another_plan, only_phase
 
-_WHERE = ", in an l2 ball if in any domain"
+_WHERE = ", in an l2 ball or without a domain"
 
 
 class LocalizedSubgradient(BlockSteps):
@@ -67,8 +67,8 @@ def check_request(proposal: Proposal) -> None:
         check_evaluations(
             phase,
             "localization_power",
-            "give a localization_power nearer to 1, the least, or use clipped_acsa or clipped_sgd_strongly_convex, "
-            "which read every record once",
+            "give a smaller localization_power (the least is 1), or use clipped_acsa or "
+            "clipped_sgd_strongly_convex, which read every record once",
         )
 
 

@@ -52,11 +52,12 @@ class Sums:
 
 
 class PrefixTree:
-    """Estimates d_t = d_0 + the noisy sums of the nodes that make up 1..t, one for each one in t's binary digits.
+    """Estimates d_t = d_0 + the noisy sums of the nodes that make up 1..t, one node for each digit 1 in the binary form
+    of t.
 
-    Step t completes one node, with the changes of steps (t - 2^i, t], where 2^i is the lowest binary one of t. Its
-    noise is fresh. Its sum is made of the sums of the nodes below it, which are whole numbers and are kept without
-    noise.
+    Step t completes one node, with the changes of steps (t - 2^i, t], where 2^i is the largest power of two that
+    divides t. Its noise is fresh. Its sum is made of the sums of the nodes below it, which are whole numbers and are
+    kept without noise.
 
     Guarantees:
         - a_change_is_in_as_many_nodes_as_were_charged: in one node of each size up to the largest power of two.
@@ -140,7 +141,8 @@ def _checked(plan: Plan) -> tuple[GradientTreePhase, float]:
         or Trees(phase.num_trees, phase.records_per_tree).records > plan.dataset_size
     ):
         raise InvalidValue(
-            "trees of gradients are plans of one phase of gradient_trees, in which each record is read once",
+            "a plan with trees of gradients must have one phase, of kind gradient_trees, in which each record is "
+            "read once",
             code="invalid_plan",
             pointer=("phases",),
         )

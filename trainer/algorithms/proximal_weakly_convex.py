@@ -19,7 +19,7 @@ from trainer.loop import Task
 from trainer.release import rule_for
 from trainer.structured_steps import another_plan, only_phase
 
-_WHERE = ", in an l2 ball if in any domain"
+_WHERE = ", in an l2 ball or without a domain"
 
 
 class ProximalRounds(BlockSteps):
@@ -77,7 +77,7 @@ def _checked(plan: Plan) -> tuple[ProximalPhase, L2Ball | None]:
     if not isinstance(domain, L2Ball | None):
         raise another_plan(plan, ProximalPhase, _WHERE)
     if plan.penalty is not None:
-        raise InvalidValue("proximal rounds take no other penalty than their own", pointer=("penalty",))
+        raise InvalidValue("proximal rounds add a penalty of their own: leave penalty out", pointer=("penalty",))
     check_blocks(plan, phase)
     return phase, domain
 

@@ -75,7 +75,7 @@ def _checked(task: Task) -> ShuffledMedians:
     check_messages(plan, phase)
     if phase.dimension < task.model.num_parameters:
         raise InvalidValue(
-            f"the messages are of {phase.dimension} coordinates, and the model has {task.model.num_parameters}",
+            f"the phase has messages for {phase.dimension} coordinates, but the model has {task.model.num_parameters}",
             code="invalid_plan",
             pointer=("phases", 0, "dimension"),
         )

@@ -87,8 +87,8 @@ def _checked(task: Task) -> ShuffledCounts:
     check_messages(plan, phase)
     if phase.users != plan.dataset_size or phase.dimension < task.model.num_parameters:
         raise InvalidValue(
-            f"every declared record sends every coordinate: {plan.dataset_size} records with "
-            f"{task.model.num_parameters} numbers, and the phase has {phase.users} with {phase.dimension}",
+            f"every declared record must send every coordinate: the plan has {plan.dataset_size} records with "
+            f"{task.model.num_parameters} numbers, but the phase has {phase.users} with {phase.dimension}",
             code="invalid_plan",
             pointer=("phases", 0),
         )

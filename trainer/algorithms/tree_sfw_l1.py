@@ -62,8 +62,8 @@ def _checked(plan: Plan) -> tuple[TreePhase, float]:
     check_kept("lipschitz", phase.lipschitz)
     if not rounding_is_paid_for(phase, domain.radius):
         raise InvalidValue(
-            "changes of gradients are so much smaller than gradients that rounding in float64 exceeds the "
-            "margin that is kept for it: use fewer records in a tree, or fewer trees",
+            "changes of gradients are so much smaller than gradients that rounding in float64 exceeds the margin "
+            "that is kept for rounding: use fewer records in a tree, or fewer trees",
             pointer=("phases", 0, "records_per_tree"),
         )
     return phase, domain.radius
@@ -91,7 +91,8 @@ def check_request(proposal: Proposal) -> None:
         if not rounding_is_paid_for(phase, radius):
             raise InvalidValue(
                 "changes of gradients are so much smaller than gradients that rounding in float64 exceeds the "
-                f"margin that is kept for it: give a batch_size (records of a tree) below {phase.records_per_tree}",
+                "margin that is kept for rounding: give a batch_size (records of a tree) below "
+                f"{phase.records_per_tree}",
                 pointer=("batch_size",),
             )
 

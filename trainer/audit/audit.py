@@ -34,7 +34,8 @@ from trainer.held_out import Layout
 MIN_TRIALS = 10
 MAX_TRIALS = 10**7
 MAX_CANARIES_OF_ONE_RUN = 4096
-#: The most canaries of one run with independent trials. More are no faster, because the rows are a dense square matrix.
+#: The most canaries of one run with independent trials. More canaries would not be faster, because their rows form a
+#: dense square matrix.
 _INDEPENDENT_CANARIES = 512
 #: The most numbers of one run's path that are kept.
 _MAX_PATH = 2 * 10**7
@@ -101,7 +102,7 @@ def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
         if trials > most:
             raise InvalidValue(f"one run of this plan has room for {most} canaries, not {trials}", pointer=("trials",))
         return Schedule((trials,), (trials,), "")
-    reason = dependence(plan) if design == ORTHOGONAL else "this design has one canary in a run"
+    reason = dependence(plan) if design == ORTHOGONAL else "this design has only one canary in a run"
     width = 1 if reason else min(_INDEPENDENT_CANARIES, widest)
     note = f"One canary in each run: {reason}." if reason else ""
     return Schedule(_parts(-(-trials // _COUNTED_PER_PILOT), width), _parts(trials, width), note)
@@ -174,8 +175,8 @@ def audit(
     events = attacked_events(plan, design)
     if method == GAUSSIAN_DP.name and compose(events, plan.neighboring_relation).gaussian_only is None:
         raise Unsupported(
-            "the method gaussian_dp rules out Gaussian DP, which only a plan of full-batch Gaussian steps claims; use "
-            f"{one_of(sorted(METHODS.keys() - {GAUSSIAN_DP.name}))}",
+            "the method gaussian_dp tests a claim of Gaussian DP, which only plans of full-batch Gaussian steps "
+            f"make; use {one_of(sorted(METHODS.keys() - {GAUSSIAN_DP.name}))}",
             pointer=("method",),
         )
     way = METHODS[method]
@@ -259,13 +260,13 @@ def _notes(schedule_note: str, most: float, claim: Interval, pilot: Trials) -> t
     notes = [schedule_note] if schedule_note else []
     if most <= claim.upper:
         notes.append(
-            f"So many trials prove epsilon {most:.3g} at most at this delta, and the claim is {claim.upper:.6g}: only "
-            "the comparison at larger deltas can contradict it."
+            f"This number of trials can prove an epsilon of at most {most:.3g} at this delta, but the claim is "
+            f"{claim.upper:.6g}: only the comparison at larger deltas can contradict the claim."
         )
     if set(pilot.scores) == {RELEASED_MODEL}:
         notes.append(
-            "The attacker saw the released model alone; the claim holds for one who sees every step, so that the bound "
-            "may be far below it."
+            "The attacker saw only the released model. The claim also holds for an attacker who sees every step, "
+            "so the bound may be far below the claim."
         )
     return tuple(notes)
 

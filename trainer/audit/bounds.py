@@ -9,7 +9,7 @@ in both directions. The rule for guessing must not be chosen on the trials that 
 
 `epsilon_from_guesses` uses the guesses that were made: given their number, the number of right guesses is binomial. It
 needs one confidence limit instead of the two of `epsilon_from_rates`, and is stronger at small rates. `mu_from_rates`
-is stronger but more special: it rules out parameters of Gaussian DP, not values of epsilon.
+is stronger but more specialised: it rules out parameters of Gaussian DP, not values of epsilon.
 """
 
 from __future__ import annotations
@@ -162,7 +162,9 @@ def _counts(*decreasing: int) -> tuple[int, ...]:
     """Return counts, each of which is at most the one before."""
     counts = tuple(read_integer("count", count, 0, MAX_COUNT) for count in decreasing)
     if any(later > earlier for earlier, later in pairwise(counts)):
-        raise InvalidValue(f"each of {list(counts)} counts a part of the number before it and cannot exceed it")
+        raise InvalidValue(
+            f"each of {list(counts)} counts a part of the number before it, and must not exceed that number"
+        )
     return counts
 
 

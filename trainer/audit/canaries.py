@@ -37,7 +37,7 @@ DESIGNS = (ORTHOGONAL, OPPOSED)
 #: The length of a canary's gradient over the largest contribution of a record. It is certainly clipped, or normalised
 #: to nearly 1.
 _LENGTH = 1e6
-#: The same number for the shorter record.
+#: The length of the shorter record's gradient over the largest contribution of a record.
 _OUTWEIGHED = 1e3
 #: The record that replaces a canary which does not take part, in units of the canary.
 _STAND_IN = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}

@@ -98,7 +98,7 @@ def _model_with(layout: Layout) -> tuple[Model, Parameters]:
     logits[[0, -1]] = _LOGIT, -_LOGIT
     if layout.has_probabilities:
         return _built({"kind": "softmax_regression", "num_classes": layout.num_classes}, logits)
-    assert layout.num_classes == 2, "two classes alone are predicted without probabilities"
+    assert layout.num_classes == 2, "only a model of two classes can predict classes without probabilities"
     return _built({"kind": "q_norm_hinge", "q": 1.5}, logits[-1:])
 
 

@@ -49,7 +49,10 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
     counts = [read_integer("count", count, 0, MAX_COUNT) for count in (canaries, guesses, correct)]
     canaries, guesses, correct = counts
     if not correct <= guesses <= canaries:
-        raise InvalidValue(f"{correct} right guesses of {guesses} about {canaries} canaries is impossible")
+        raise InvalidValue(
+            f"{correct} right guesses of {guesses} about {canaries} canaries are impossible: correct <= guesses <= "
+            "canaries must hold"
+        )
     epsilon = read_real("epsilon", epsilon, 0.0, 1e6)
     delta = read_real("delta", delta, 0.0, 1.0)
     rate = float(scipy.special.expit(epsilon))

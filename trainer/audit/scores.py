@@ -1,7 +1,7 @@
 """Scores of canaries: numbers that are larger for those that took part.
 
-Any score gives a sound audit; these make it powerful. An attacker sees every point of the run. In a canary's own
-direction, the steps show the numbers y_t = b_t + sigma Z_t, where b_t is 1 if the canary was drawn (in units of the
+An audit is sound with any score; these scores make it powerful. An attacker sees every point of the run. In a canary's
+own direction, the steps show the numbers y_t = b_t + sigma Z_t, where b_t is 1 if the canary was drawn (in units of the
 contribution bound) and 0 otherwise; under replace_one it is -1 for the record in its place. If noise is correlated,
 these are the noisy sums with C applied, Y = C (b + C^-1 sigma Z), so that Z is independent again.
 """

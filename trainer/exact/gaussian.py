@@ -19,7 +19,7 @@ from trainer.keystream import Keystream
 
 #: The most outputs of a chunk, unless one draw has more.
 _LARGEST_CHUNK = 1 << 17
-#: The size from which on a chunk is worth a thread.
+#: The smallest chunk that is drawn in a thread of its own.
 _WORTH_A_THREAD = 1 << 14
 
 #: The layers of exp(-x^2 / 2); at x, where the tail begins, the exponent has slope x.

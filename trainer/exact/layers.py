@@ -23,7 +23,7 @@ _LAYERS = 256
 _BITS = 100
 _UNIT = 1 << 64
 _Floats = npt.NDArray[np.float64]
-#: The unit of x_0, which is a whole number of these.
+#: The unit of x_0: x_0 is a whole number of these units.
 _GRAIN = Fraction(1, 1 << 24)
 
 
@@ -99,7 +99,7 @@ def check_order(order: float) -> None:
     """
     if not 2.0 <= order <= LARGEST_ORDER:
         raise InvalidValue(
-            f"noise of the norm l_r is drawn for r from 2 to {LARGEST_ORDER:g}, not for {order:g}",
+            f"noise of the norm l_r can be drawn only for r from 2 to {LARGEST_ORDER:g}, not for {order:g}",
             pointer=("noise_order",),
         )
 
@@ -162,7 +162,7 @@ def _negated(interval: Interval) -> Interval:
 
 
 def _start(order: float) -> Fraction:
-    """Return about the x_0 with which the layers end at the top. With a smaller x_0 the layers have more area."""
+    """Estimate the x_0 with which the layers end at the top. With a smaller x_0 the layers have more area."""
     low, high = 0.1 ** (1.0 / order), 40.0 ** (1.0 / order)
     for _ in range(40):
         middle = 0.5 * (low + high)

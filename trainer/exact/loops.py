@@ -21,7 +21,7 @@ Kept = npt.NDArray[np.int32]
 
 #: The low bits of a word choose a layer, and its top bits a place in it.
 _LAYER, _TOP = 255, -(2**11)
-#: Words below this leave the place in the tail too uncertain in floating point.
+#: If the word for the tail is below this number, floating point is too inaccurate to compute the place in the tail.
 _SMALLEST_TAIL = np.uint64(1 << 44)
 #: Dekker's constant: a product with it splits a float64 into halves whose products are exact.
 _SPLITTER = 2.0**27 + 1.0

@@ -59,7 +59,7 @@ class Mixing:
         return (1 - self.alpha) * self.dimension / 2
 
     def drawn(self, stream: Keystream) -> Multiplier:
-        """Draw one."""
+        """Draw a value of M."""
         angle = accepted(stream, (Fraction(0), self.angle_end), self.angle_log_density)
         return Multiplier(self, angle, accepted(stream, self.gamma_ends, self.gamma_log_density))
 

@@ -1,6 +1,6 @@
 """The layers of the ziggurat over exp(-x^2/2): whole numbers that a test builds anew with mpmath.
 
-`trainer.exact.ziggurat` says what they are.
+`trainer.exact.ziggurat` defines them.
 """
 
 from __future__ import annotations

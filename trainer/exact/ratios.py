@@ -90,7 +90,7 @@ def _rounded_down(number: Fraction, bits: int) -> Fraction:
 
 
 def accepted(stream: Keystream, ends: Interval, log_density: LogDensity) -> Ratio:
-    """Return the first accepted point. The number of points before it is independent of where it is."""
+    """Return the first accepted point. The number of points before it is independent of its place."""
     while True:
         ratio = Ratio(stream, ends, log_density)
         if ratio.is_accepted():

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from trainer.keystream import Keystream
 
 _WORD = 64
-#: If the first word is nearer to either end than this, decimal arithmetic decides.
+#: If the first word is nearer than this to either end of its range, decimal arithmetic decides.
 _EDGE = 2**40
 #: The most that ln E errs in float64 between the edges: 2^-32 for V, the rest for log1p and log.
 _SLACK = 2.0**-30

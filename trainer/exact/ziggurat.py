@@ -210,7 +210,7 @@ def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room
     sizes, tails = np.empty((2, room))
     locate(chosen, own, widths, sizes, tails)
     in_tail = ((chosen & 255) == 0) & (sizes >= tail_start)
-    # NumPy's functions, of which the slack knows the errors.
+    # These are NumPy's functions; the slack covers their errors.
     beyond = np.log(tails) / -tail_rate
     exponents = -rate * np.where(in_tail, tail_start + beyond, sizes) ** order
     exponents += np.where(in_tail, tail_rate * beyond, 0.0)

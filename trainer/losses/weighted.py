@@ -37,10 +37,10 @@ def weights_of_priors(priors: Sequence[float]) -> tuple[float, ...]:
     (0.25, 1.0)
     """
     if len(priors) < 2:
-        raise InvalidValue("there is a prior for each of at least two classes", pointer=("class_priors",))
+        raise InvalidValue("class_priors must have at least two entries, one for each class", pointer=("class_priors",))
     shares = [read_real("class_priors", prior, SMALLEST_PRIOR, 1.0) for prior in priors]
     if abs(math.fsum(shares) - 1.0) > _ROUNDING:
-        detail = f"class_priors must sum to 1, and they sum to {math.fsum(shares):.6g}"
+        detail = f"class_priors must sum to 1, but they sum to {math.fsum(shares):.6g}"
         raise InvalidValue(detail, pointer=("class_priors",))
     least = min(shares)
     return tuple(least / share for share in shares)
@@ -70,7 +70,9 @@ class Weighted(Loss):
 
     def __post_init__(self) -> None:
         if len(self.weights) != self.loss.num_classes:
-            raise InvalidValue(f"there must be {self.loss.num_classes} weights of classes", pointer=("class_weights",))
+            raise InvalidValue(
+                f"there must be {self.loss.num_classes} weights, one for each class", pointer=("class_weights",)
+            )
         weights = tuple(read_real("class_weights", each, 0.0, 1.0, open_lower=True) for each in self.weights)
         object.__setattr__(self, "weights", weights)
 

@@ -74,7 +74,9 @@ class PerRecordModel(Model):
 
     def losses(self, point: Array, block: Block) -> Array:
         if self.loss is None:
-            raise Unsupported("this model was made without its losses", code="unsupported_model", pointer=("model",))
+            raise Unsupported(
+                "this model was built without a loss function", code="unsupported_model", pointer=("model",)
+            )
         return self.loss(point, block.features, block.labels)
 
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
@@ -82,4 +84,6 @@ class PerRecordModel(Model):
         return {"point": np.array(point)}
 
     def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:
-        raise Unsupported("a loss alone predicts nothing", code="unsupported_model", pointer=("model",))
+        raise Unsupported(
+            "a model that is given by its gradients predicts nothing", code="unsupported_model", pointer=("model",)
+        )

@@ -53,7 +53,7 @@ class MultilayerPerceptron(Model):
         object.__setattr__(self, "classes", Softmax(self.classes).num_classes)
         hidden = tuple(read_integer("hidden", width, 1, MAX_WIDTH) for width in self.hidden)
         if not 1 <= len(hidden) <= MAX_HIDDEN_LAYERS:
-            raise InvalidValue(f"hidden must be 1 to {MAX_HIDDEN_LAYERS} widths", pointer=("hidden",))
+            raise InvalidValue(f"hidden must be a list of 1 to {MAX_HIDDEN_LAYERS} widths", pointer=("hidden",))
         object.__setattr__(self, "hidden", hidden)
         if self.activation not in ACTIVATIONS:
             raise InvalidValue(f"activation must be {one_of(ACTIVATIONS)}", pointer=("activation",))

@@ -1,8 +1,8 @@
 """Samplers of the records that take part in a step: the sampling that was charged is the sampling that runs.
 
-Every scheme draws slots, of which there are as many as public numbers say, and never looks at what they hold. How many
-slots a Poisson step has drawn must stay as secret as which, so the spare slot pads a batch to a public size
-(`padding.py`).
+Every scheme draws slots, of which there are as many as public numbers say, and never looks at what they hold. The
+number of slots that a Poisson step draws must stay as secret as the choice of slots, so the spare slot pads a batch to
+a public size (`padding.py`).
 """
 
 from trainer.samplers.epochs import AllocationSampler, ShuffledSampler

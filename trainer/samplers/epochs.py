@@ -18,8 +18,8 @@ class EpochSampler(ABC):
     A checkpoint does not hold these decisions: the stream goes back to where the epoch began, and draws them again.
 
     Args:
-        cuts: shape (k + 1,), from 0 on: the steps at which epochs begin, and where the last one ends; there it begins
-            anew. The phase may end within an epoch.
+        cuts: shape (k + 1,), from 0 on: the steps at which epochs begin, and the step at which the last one ends; from
+            there on they repeat. The phase may end within an epoch.
         stream: The source of the draws.
     """
 

@@ -91,7 +91,8 @@ def _check_truncation(
     """Refuse truncated batches that are not charged for the places that are drawn: declared records, or all slots."""
     if not sampling.is_random:
         raise Unsupported(
-            'the trainer keeps a random subset of a batch that is too large; use truncation "random" or "random_slots"',
+            "the trainer can keep only a random subset of a batch that is too large; "
+            'use truncation "random" or "random_slots"',
             code="unsupported_sampling",
             pointer=("sampling", "truncation"),
         )

@@ -1,7 +1,7 @@
 """Padding of batches by the spare slot, so that their sizes follow from public numbers alone.
 
 A step that draws more slots than a padded batch has, which happens with probability 2^-60 in a whole phase, takes a
-multiple of that size: its law stays exact, and its time may show it.
+multiple of that size: its law stays exact, but its time may reveal that this happened.
 """
 
 from __future__ import annotations

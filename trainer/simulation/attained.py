@@ -88,13 +88,16 @@ class Simulation:
             detail = f"a simulation has at most {MOST_PARAMETERS} parameters, not {self.facts.dimension}"
             raise InvalidValue(f"{detail}; leave it out, or ask for fewer", pointer=("dimension",))
         if (self.kind == MeanModel.kind) is not (self.problem.shape is Shape.MEAN):
-            detail = "mean is the model of a problem whose shape is mean, and of no other"
+            detail = "the model mean fits only a problem whose shape is mean"
             raise InvalidValue(detail, pointer=("simulation", "model"))
         if self.kind == MultilayerPerceptron.kind and (
             self.problem.shape is not Shape.NONCONVEX or self.problem.is_heavy_tailed
         ):
             shape = "heavy-tailed" if self.problem.is_heavy_tailed else self.problem.shape
-            detail = f"a perceptron is simulated for a nonconvex problem without heavy tails, and this one is {shape}"
+            detail = (
+                "a perceptron is simulated only for a nonconvex problem without heavy tails, and this problem is "
+                f"{shape}"
+            )
             raise InvalidValue(f"{detail}; take a linear model", pointer=("simulation", "model"))
         target_for_fewer(self.facts.target, self.factor)
         self.population()
@@ -221,7 +224,7 @@ def simulate(asked: Simulation, name: str, advised: Spec, seconds: float = math.
         pointer = ("simulation", *error.pointer) if is_of_simulation else tuple(error.pointer)
         return Attained(name, reason=Reason(error.detail, pointer))
     except RunCancelled as error:
-        detail = f"it was given up after {seconds:.0f} s, at step {error.steps} of {plan.iterations}"
+        detail = f"the run was given up after {seconds:.0f} s, at step {error.steps} of {plan.iterations}"
         return Attained(name, reason=Reason(detail), is_final=False)
     mean = float(np.mean(found))
     error_of_mean = (
@@ -273,12 +276,12 @@ def _check(plan: Plan, model: Model, calibration: Calibration, asked: Simulation
     if model.kind not in execution.models:
         raise InvalidValue(f"{plan.algorithm} trains {one_of(execution.models)}, not {model.kind}")
     if not plan.is_executable:
-        missing = [f"its theorem has no step size without {', '.join(calibration.missing_assumptions)}"]
+        missing = [f"the algorithm's theorem gives no step size without {', '.join(calibration.missing_assumptions)}"]
         detail = " ".join(missing if calibration.missing_assumptions else calibration.warnings)
         raise InvalidValue(detail, pointer=("assumptions",) if calibration.missing_assumptions else ("penalty",))
     if plan.iterations > MOST_STEPS:
         raise InvalidValue(
-            f"the run takes {plan.iterations} steps on {asked.records} rows, and a simulated run may take at most "
+            f"the run takes {plan.iterations} steps on {asked.records} rows, but a simulated run may take at most "
             f"{MOST_STEPS}. A shorter run has another distribution of results and cannot replace it. To simulate a "
             "shorter run all the same, give iterations, if the algorithm takes them",
             pointer=("iterations",),
@@ -287,8 +290,8 @@ def _check(plan: Plan, model: Model, calibration: Calibration, asked: Simulation
     work = _gradients(plan, calibration) * asked.facts.dimension
     if work > MOST_WORK:
         raise InvalidValue(
-            f"its {plan.iterations} steps on {asked.records} rows would multiply about {work:.2g} numbers, and a "
-            f"simulated run has at most {MOST_WORK:.2g}",
+            f"its {plan.iterations} steps on {asked.records} rows need about {work:.2g} multiplications, but a "
+            f"simulated run may have at most {MOST_WORK:.2g}",
             pointer=("dimension",),
         )
 

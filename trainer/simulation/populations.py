@@ -189,7 +189,10 @@ def labelled_rows(
     loss = model.loss
     has_bounds = not isinstance(loss, Logistic | Softmax)
     if is_heavy_tailed and has_bounds:
-        detail = "rows with heavy tails have logits of any size, and these labels have bounds: take a class's loss"
+        detail = (
+            "rows with heavy tails have logits of any size, but the labels of this loss are bounded: use a loss "
+            "of classes"
+        )
         raise Unsupported(detail)
     radius = radius_of(constants)
     length = _Length(dual_order(norm_order), fit_intercept, is_heavy_tailed)

@@ -52,7 +52,7 @@ def target_for_fewer(target: Target, factor: float) -> Target:
             return PureDpTarget(target.epsilon * factor)
         case ApproximateDpTarget() | GroupDpTarget():
             return replace(target, epsilon=_epsilon(target.epsilon, target.delta, factor))
-    raise Unsupported(f"a simulation is of a run's target, not of {target.kind}", pointer=("target", "kind"))
+    raise Unsupported(f"a simulation needs a target that a run can have, not {target.kind}", pointer=("target", "kind"))
 
 
 def _epsilon(epsilon: float, delta: float, factor: float) -> float:

@@ -86,8 +86,8 @@ def taught_rows(
     if rest or features < 1:
         nearest = least.num_parameters + hidden[0] * max(0, features - 1)
         raise InvalidValue(
-            f"this perceptron has {least.num_parameters - hidden[0]} parameters and {hidden[0]} more for each feature, "
-            f"which do not make {dimension}: {nearest} or {nearest + hidden[0]} would",
+            f"this perceptron has {least.num_parameters - hidden[0]} parameters and {hidden[0]} more for each "
+            f"feature, so it cannot have {dimension}: {nearest} or {nearest + hidden[0]} are possible",
             pointer=("dimension",),
         )
     model = MultilayerPerceptron(features, classes, tuple(hidden), activation)

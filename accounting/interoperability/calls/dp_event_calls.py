@@ -72,7 +72,9 @@ def pasted_event(call: Call, facts: Facts, around: Surroundings, event: DpEventJ
     accountant, theirs = accountant_of(facts, around)
     asked = around.last("get_epsilon")
     delta = facts.delta("target_delta", {} if asked is None else _GET_EPSILON.bind(asked))
-    batches = around.batches(facts, Batches.POISSON, "The event says how batches are drawn; a loader has to do so.")
+    batches = around.batches(
+        facts, Batches.POISSON, ("The event states how batches are drawn; the loader must draw them in this way.")
+    )
     facts.settle()
     return PastedCall(
         library=library,

@@ -221,7 +221,7 @@ class Facts:
         """Note that a fact has to be filled in."""
         sentence = f"The call does not say {QUESTIONS[field]}: fill it in."
         if said:
-            sentence = f"The call says {said}, and what was pasted does not say what that is: fill it in."
+            sentence = f"The call says {said}, whose value is not in the pasted text: fill it in."
         self._missing.setdefault(field, sentence)
 
     def settle(self) -> None:

@@ -111,7 +111,7 @@ def _trained(
             target=target,
         )
     batches = around.batches(
-        facts, Batches.POISSON, "Its accountant supposes Poisson samples; a loader has to draw them."
+        facts, Batches.POISSON, "JAX Privacy's accountant assumes Poisson samples; the loader must draw them."
     )
     per_epoch = -(-group // expected)
     return _pasted(
@@ -181,7 +181,9 @@ def execution_plan(call: Call, facts: Facts, around: Surroundings) -> PastedCall
     noise = (around.known.noise_multiplier or 0.0) if seeks else facts.noise("noise_multiplier", given)
     if given.get("accountant") is None:
         accountant, theirs = "pld", NeighboringRelation.REPLACE_SPECIAL
-        facts.suppose("accountant", "pld", "The plan takes it, under replace_special, unless it is told another one.")
+        facts.suppose(
+            "accountant", "pld", ("The plan uses this accountant, under replace_special, unless another one is given.")
+        )
     else:
         accountant, theirs = accountant_of(facts, around)
     facts.settle()

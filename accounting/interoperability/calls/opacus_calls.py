@@ -88,7 +88,9 @@ def get_noise_multiplier(call: Call, facts: Facts, around: Surroundings) -> Past
     delta = facts.delta("target_delta", given)
     steps = facts.count("steps", "steps", given) if given.get("steps") is not None else around.known.steps
     epochs = 0.0 if steps else facts.amount("epochs", "epochs", given, 0.0, MAX_COUNT)
-    batches = around.batches(facts, Batches.POISSON, "What it finds holds for Poisson samples alone.")
+    batches = around.batches(
+        facts, Batches.POISSON, ("The noise multiplier that this call finds is valid for Poisson samples only.")
+    )
     facts.settle()
     steps = steps or int(epochs / rate)
     target = facts.number("target_epsilon", given, 0.0)
@@ -102,7 +104,7 @@ def step(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
     given = _STEP.bind(call)
     noise, rate, delta = facts.noise("noise_multiplier", given), _rate(given, facts), _delta(facts, around)
     steps = facts.count("steps", "steps", {})
-    batches = around.batches(facts, Batches.POISSON, "Its accountants take every step for a Poisson sample.")
+    batches = around.batches(facts, Batches.POISSON, "Opacus' accountants treat every step as a Poisson sample.")
     facts.settle()
     return _pasted(call, facts, around, _accountant(facts, around), ((noise, rate, steps),), batches, delta, None)
 
@@ -111,9 +113,9 @@ def history(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
     """Read `accountant.history = [(noise multiplier, sample rate, steps), ...]`."""
     entries = call.arguments[0] if call.arguments else None
     if not isinstance(entries, tuple):
-        raise InvalidValue(f"history is a list of (noise multiplier, sample rate, steps) ({call.place})")
+        raise InvalidValue(f"history must be a list of (noise multiplier, sample rate, steps) ({call.place})")
     delta = _delta(facts, around)
-    batches = around.batches(facts, Batches.POISSON, "Its accountants take every step for a Poisson sample.")
+    batches = around.batches(facts, Batches.POISSON, "Opacus' accountants treat every step as a Poisson sample.")
     facts.settle()
     read = []
     for entry in entries:
@@ -136,7 +138,7 @@ def _pasted(
     target: float | None,
 ) -> PastedCall:
     if not all(steps for _, _, steps in entries):
-        raise InvalidValue(f"it takes no step ({call.place})")
+        raise InvalidValue(f"the call makes no training step ({call.place})")
     return PastedCall(
         library="Opacus",
         function=call.name,
@@ -157,12 +159,16 @@ def _engine(call: Call, facts: Facts, around: Surroundings) -> str:
     """Return the accountant of the engine on which the call is made."""
     receiver = call.receiver if isinstance(call.receiver, Call) else around.last("PrivacyEngine")
     if receiver is None or receiver.name != "PrivacyEngine":
-        facts.suppose("accountant", "prv", "PrivacyEngine(...) was not pasted, and takes this one unless it is told.")
+        facts.suppose(
+            "accountant",
+            "prv",
+            "PrivacyEngine(...) was not pasted. It uses this accountant unless another one is given.",
+        )
         given: Mapping[str, Value] = {}
     else:
         given = _ENGINE.bind(receiver)
         if "accountant" not in given:
-            facts.suppose("accountant", "prv", "PrivacyEngine() takes this one unless it is told.")
+            facts.suppose("accountant", "prv", "PrivacyEngine() uses this accountant unless another one is given.")
     if facts.flag("secure_mode", given, False) is not True:
         facts.suppose(
             "secure_mode",
@@ -205,12 +211,16 @@ def _batches_of_an_epoch(given: Mapping[str, Value], facts: Facts, around: Surro
     bound: dict[str, Value] = {} if loader is None else _LOADER.bind(loader)
     if loader is not None and not any(name in bound for name in ("batch_size", "batch_sampler")):
         bound["batch_size"] = 1
-        facts.suppose("batch_size", 1, "PyTorch's DataLoader takes it where none is given.")
+        facts.suppose("batch_size", 1, "PyTorch's DataLoader uses this batch size if none is given.")
     records = facts.count("dataset_size", "dataset_size", {})
     size = facts.count("batch_size", "batch_size", bound)
     drops = facts.flag("drop_last", bound, False)
     if loader is None:
-        facts.suppose("drop_last", "False", "The loader was not pasted: its last batch may be short.")
+        facts.suppose(
+            "drop_last",
+            "False",
+            "The loader was not pasted; its last batch is assumed to be kept, even if it is short.",
+        )
     if not size:
         return 0
     return max(1, records // size if drops else -(-records // size))
@@ -225,10 +235,14 @@ def _batches(given: Mapping[str, Value], facts: Facts, around: Surroundings) -> 
         return around.known.batches or Batches.POISSON
     if samples:
         reason = (
-            "poisson_sampling=True, which is also what leaving it out means; only the loader that is returned does."
+            "poisson_sampling is True, by argument or by default. Only the loader that the call returns draws "
+            "Poisson samples."
         )
         return around.batches(facts, Batches.POISSON, reason)
-    reason = "poisson_sampling=False leaves the loader as it is: it cuts a shuffled pass, or one in a fixed order."
+    reason = (
+        "poisson_sampling=False keeps the given loader, which cuts batches from a shuffled pass or from a pass in "
+        "a fixed order."
+    )
     return around.batches(facts, Batches.SHUFFLED, reason)
 
 
@@ -239,7 +253,7 @@ def _noise(
     facts.suppose(
         "noise_multiplier",
         f"{found:.6g}",
-        "Opacus looks for it by itself, and its search is repeated here. `optimizer.noise_multiplier` has it; fill it "
-        "in if it is another one.",
+        "Opacus searches for the noise multiplier itself, and that search is repeated here. If "
+        "`optimizer.noise_multiplier` has another value, fill that value in.",
     )
     return found

@@ -111,8 +111,8 @@ class Surroundings:
             facts.suppose(
                 "neighboring_relation",
                 NeighboringRelation.REPLACE_SPECIAL,
-                "Adding or removing a record moves the others across the batches of a shuffled pass, which has no "
-                "account; so a record is replaced by a null record.",
+                "Adding or removing a record would move other records to other batches of a shuffled pass, and no "
+                "accounting covers that. So a record is replaced by a null record instead.",
             )
             return NeighboringRelation.REPLACE_SPECIAL
         return theirs
@@ -156,7 +156,8 @@ def least_noise(
     facts.suppose(
         "noise_multiplier",
         f"{noise:.6g}",
-        f"{library} looks for it by itself. This is the least that meets the target as the library charges it, rounded "
-        "down: what the library finds is no smaller and costs no more. Fill in what it found.",
+        f"{library} searches for the noise multiplier itself. This is the smallest value that meets the target by "
+        "the library's own accounting, rounded down: the library's result is no smaller and costs no more. Fill "
+        "in that result if you have it.",
     )
     return noise

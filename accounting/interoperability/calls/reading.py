@@ -33,9 +33,9 @@ READERS: Mapping[str, Read] = {
 }
 #: Calls that search for a property of a training, and describe no training by themselves.
 _SEARCHES = {
-    "calibrate_num_updates": "paste DpParams(...) with the number of updates that it found",
-    "calibrate_batch_size": "paste DpParams(...) with the batch size that it found",
-    "calibrate_dp_mechanism": "paste the event with the value that it found",
+    "calibrate_num_updates": "paste DpParams(...) with the number of updates that the search found",
+    "calibrate_batch_size": "paste DpParams(...) with the batch size that the search found",
+    "calibrate_dp_mechanism": "paste the event with the value that the search found",
 }
 
 
@@ -93,9 +93,7 @@ def _nothing(calls: tuple[Call, ...]) -> str:
             return f"{each.name} looks for a number ({each.place}): {_SEARCHES[each.name]}"
     common = ["make_private", "make_private_with_epsilon", "get_noise_multiplier", "DpParams", "compose", "DpEvents"]
     if not calls:
-        return f"there is no call in it; calls of {one_of(common)} are read, for example"
+        return f"the text contains no call; calls of {one_of(common)} are read, for example"
     near = next((meant for each in calls if (meant := suggestion(each.name, READERS))), "")
     names = ", ".join(dict.fromkeys(each.path[:60] for each in calls[:3]))
-    return f"{names} says nothing that is read here; calls of {one_of(common)} are, for example.{near}".removesuffix(
-        "."
-    )
+    return f"{names} cannot be read here; calls of {one_of(common)} can, for example.{near}".removesuffix(".")

@@ -215,7 +215,7 @@ class _Reader:
     def _count(self, values: int, node: ast.expr) -> None:
         self._values += values
         if self._values > MAX_VALUES:
-            raise InvalidValue(f"its names stand for more than {MAX_VALUES} values{self._place(node)}")
+            raise InvalidValue(f"the names in the text stand for more than {MAX_VALUES} values{self._place(node)}")
 
     def _read(self, node: ast.expr) -> Value:
         found: Value = Unread(self._shown(node))
@@ -244,7 +244,7 @@ class _Reader:
         if isinstance(sign, ast.Mult):
             return self._number(left * right, node)
         if right == 0:
-            raise InvalidValue(f"this divides by zero{self._place(node)}")
+            raise InvalidValue(f"an expression divides by zero{self._place(node)}")
         return self._number(left / right, node)
 
     def _call(self, node: ast.Call) -> Value:

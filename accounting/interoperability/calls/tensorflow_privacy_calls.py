@@ -37,7 +37,8 @@ def privacy_statement(call: Call, facts: Facts, around: Surroundings) -> PastedC
     batches = around.batches(
         facts,
         Batches.POISSON,
-        "Its number for Poisson samples is the one that is compared. A pipeline of tf.data shuffles: say so beside it.",
+        "The library's number for Poisson samples is compared. If a tf.data pipeline shuffles the records, state "
+        "shuffled batches.",
     )
     facts.settle()
     if size > records:
@@ -48,10 +49,12 @@ def privacy_statement(call: Call, facts: Facts, around: Surroundings) -> PastedC
             "used_microbatching",
             "True",
             "The gradients of several records are clipped together, so that one record moves the sum by twice the "
-            "clipping norm; leaving it out means so, too.",
+            "clipping norm; the same holds if the argument is left out.",
         )
     elif not is_statement:
-        facts.suppose("used_microbatching", "False", "This function takes each record's gradient to be clipped alone.")
+        facts.suppose(
+            "used_microbatching", "False", ("This function assumes that each record's gradient is clipped alone.")
+        )
     rate, per_epoch = size / records, -(-records // size)
     steps = math.ceil(epochs / rate)
     shuffled = batches is Batches.SHUFFLED

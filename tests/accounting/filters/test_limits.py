@@ -58,7 +58,7 @@ def test_its_own_description_is_the_same_limit(budget: PrivacyFilter) -> None:
         ({"epsilon": -1.0}, ("epsilon",), "epsilon must be in"),
         ({"epsilon": "nan"}, ("epsilon",), "epsilon must be in"),
         ({"delta": 0.0}, ("delta",), "delta must be in"),
-        ({"epsilon": 0.11}, ("epsilon",), r"no order is open: with order 64 .* at least about 0\.1121"),
+        ({"epsilon": 0.11}, ("epsilon",), r"none of the orders can be used: with order 64 .* at least about 0\.1121"),
     ],
 )
 def test_what_cannot_be_the_limit_is_pointed_at(limit: dict[str, Any], pointer: tuple[str, ...], says: str) -> None:

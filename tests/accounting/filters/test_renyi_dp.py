@@ -49,7 +49,7 @@ def test_closed_orders_admit_nothing() -> None:
     assert not budget.admits((0, budget.caps[1] + 1))
     assert budget.admits((0, budget.caps[1]))
     assert budget.remaining(budget.zero)[0] == 0
-    names_both = r"no order is open: with order 3 .* at least about 5\.153; .* above 13"
+    names_both = r"none of the orders can be used: with order 3 .* at least about 5\.153; .* above 13"
     with pytest.raises(InvalidValue, match=names_both) as no:
         RenyiFilter(1.0, 1e-5, (2.0, 3.0))
     assert no.value.pointer == ("epsilon",)

@@ -81,7 +81,7 @@ def test_malformed_json_is_pointed_at(written: dict[str, Any], pointer: tuple[st
 
 
 def test_unknown_classes_and_bottomless_events_are_refused() -> None:
-    with pytest.raises(Unsupported, match="does not know it"):
+    with pytest.raises(Unsupported, match="does not know this class"):
         from_dp_event({"class_name": "QuantumDpEvent", "depth": 3}, ADD_REMOVE)
     deep = gaussian(1.0)
     for _ in range(100):

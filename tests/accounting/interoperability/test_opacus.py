@@ -98,7 +98,7 @@ def test_malformed_histories_are_pointed_at(state: dict[str, Any], pointer: tupl
 
 def test_shuffled_batches_are_a_whole_number() -> None:
     history = OpacusHistory.from_state({"mechanism": "rdp", "history": [[1.0, 0.3, 10]]})
-    with pytest.raises(InvalidValue, match="over their number"):
+    with pytest.raises(InvalidValue, match="does not have this form"):
         history.events(Batches.SHUFFLED)
 
 

@@ -103,7 +103,7 @@ def test_what_cannot_be_solved_is_refused_with_a_reason() -> None:
     sizes = tuple(
         event({"kind": "gaussian", "noise_multiplier": 4.0}, FIXED | {"dataset_size": size}) for size in (10, 20)
     )
-    with pytest.raises(InvalidValue, match="one dataset_size"):
+    with pytest.raises(InvalidValue, match="the same dataset_size"):
         solve_events(OpenEvents(sizes, OpenField.BATCH_SIZE), SPECIAL, TARGET)
 
 

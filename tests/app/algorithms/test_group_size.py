@@ -75,7 +75,7 @@ def test_an_epsilon_that_promises_groups_next_to_nothing_is_warned_of(reader):
     whole = {key: value for key, value in BODY.items() if key != "batch_size"} | {"sampling": "full_batch"}
     for epsilon, is_warned in ((40.0, True), (4.0, False)):
         answer = reader.post("/v1/calibrate", json=whole | {"target": TARGET | {"epsilon": epsilon}}).json()
-        assert any("promises next to nothing" in warning for warning in answer["warnings"]) == is_warned
+        assert any("promises almost nothing" in warning for warning in answer["warnings"]) == is_warned
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_it_says_what_the_library_would_claim_and_what_the_numbers_rest_on() -> 
     said = done("import", "-", *SIZES, given=CALL)
     assert "Opacus (prv) says" in said
     assert "below the interval" in said
-    assert "poisson_sampling=False leaves the loader as it is" in said
+    assert "poisson_sampling=False keeps the given loader" in said
     assert "No amplification by shuffled batches is proved" in said
 
 

@@ -256,9 +256,9 @@ def test_a_domain_keeps_points() -> None:
 def test_plans_that_are_not_its_own_are_refused() -> None:
     [phase] = plan().phases
     for wrong, words in (
-        (plan_of("dp_bandmf", phase_of(Clip(1.0)), size=ROWS), "with correlated noise alone"),
-        (replace(plan(), algorithm="dp_sgd"), "noisy gradient steps alone"),
-        (replace(plan(), phases=(phase, replace(phase, momentum=0.25))), "one momentum for all its phases"),
+        (plan_of("dp_bandmf", phase_of(Clip(1.0)), size=ROWS), "phases are noisy gradient steps with correlated noise"),
+        (replace(plan(), algorithm="dp_sgd"), "phases are noisy gradient steps"),
+        (replace(plan(), phases=(phase, replace(phase, momentum=0.25))), "must have the same momentum"),
     ):
         with pytest.raises(InvalidValue, match=words):
             run(wrong, MODELS[0], *data(), seed=1)

@@ -221,14 +221,14 @@ def test_whatever_ties_canaries_is_audited_one_by_one_and_said() -> None:
 
 def test_a_domain_hides_the_steps_and_the_answer_says_so() -> None:
     result = audit(replace(PLAN, domain=L2Ball(100.0)), trials=60, seed=1)
-    assert any("released model alone" in note for note in result.notes)
+    assert any("only the released model" in note for note in result.notes)
 
 
 def test_too_few_trials_to_contradict_are_said_to_be() -> None:
     """A hundred right guesses prove 3.5 at 95 %; the claim is 6.6."""
     result = audit(PLAN, trials=100, seed=1)
     assert result.largest_provable_epsilon < result.claim.upper
-    assert any("So many trials prove" in note for note in result.notes)
+    assert any("This number of trials can prove" in note for note in result.notes)
     enough = audit(PLAN, trials=20_000, seed=1)
     assert enough.largest_provable_epsilon > enough.claim.upper
     assert enough.notes == ()
@@ -282,7 +282,7 @@ def test_one_run_has_room_for_the_declared_size_where_batches_have_a_fixed_one()
 
 
 def test_gaussian_dp_is_refused_where_it_is_not_claimed() -> None:
-    with pytest.raises(Unsupported, match="only a plan of full-batch Gaussian steps"):
+    with pytest.raises(Unsupported, match="only plans of full-batch Gaussian steps"):
         audit(plan_of("dp_sgd", phase_of(Clip(1.0), probability=0.5)), trials=100, method="gaussian_dp")
 
 

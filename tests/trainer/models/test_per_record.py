@@ -79,7 +79,7 @@ def test_losses_and_predictions_are_there_as_far_as_they_were_given() -> None:
     block = block_of(model, np.array([[1.0, 0.0], [3.0, 2.0]]), np.zeros(2))
     assert model.losses(model.start, block)[:2].tolist() == [4.0, 4.0]
     assert rows_of(model.gradients(model.start, block), 2).tolist() == [[0.0, 4.0], [-4.0, 0.0]]
-    with pytest.raises(Unsupported, match="without its losses"):
+    with pytest.raises(Unsupported, match="without a loss function"):
         PerRecordModel(2, np.zeros(2), losses).losses(np.zeros(2), block)
     with pytest.raises(Unsupported, match="predicts nothing"):
         model.predict(model.parameters(model.start), np.zeros((1, 2)))

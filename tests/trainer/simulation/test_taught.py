@@ -52,7 +52,7 @@ def test_parameters_that_make_no_perceptron_are_refused_with_those_that_do() -> 
     with pytest.raises(InvalidValue, match="35 parameters and 8 more for each feature") as refused:
         rows(dimension=100)
     assert refused.value.pointer == ("dimension",)
-    assert "99 or 107 would" in refused.value.detail
+    assert "99 or 107 are possible" in refused.value.detail
     assert rows(dimension=99).model.num_parameters == 99
-    with pytest.raises(InvalidValue, match="43 or 51 would"):
+    with pytest.raises(InvalidValue, match="43 or 51 are possible"):
         rows(dimension=12)

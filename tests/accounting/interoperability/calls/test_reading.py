@@ -344,15 +344,15 @@ def test_what_is_missing_is_asked_for_all_at_once(text: str, known: dict[str, An
 
 
 def test_a_name_without_a_value_is_named() -> None:
-    with pytest.raises(Incomplete, match="The call says epochs=EPOCHS, and what was pasted does not say what that is"):
+    with pytest.raises(Incomplete, match="The call says epochs=EPOCHS, whose value is not in the pasted text"):
         read_call("make_private_with_epsilon(target_epsilon=3, target_delta=1e-5, epochs=EPOCHS)", Known(**SIZES))
 
 
 @pytest.mark.parametrize(
     ("text", "known", "said", "pointer"),
     [
-        ("", {}, "there is no call in it; calls of make_private,", ()),
-        ("train(3)", {}, "train says nothing that is read here", ()),
+        ("", {}, "the text contains no call; calls of make_private,", ()),
+        ("train(3)", {}, "train cannot be read here", ()),
         ("make_privat(3)", {}, r"Did you mean make_private\?", ()),
         (
             "make_private(model)",

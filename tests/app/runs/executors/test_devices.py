@@ -113,7 +113,7 @@ def test_a_worker_without_its_device_ends_and_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, context: Context
 ) -> None:
     def unusable() -> Device:
-        raise DeviceUnusable("CuPy finds no CUDA device: look at nvidia-smi")
+        raise DeviceUnusable("CuPy finds no CUDA device: check nvidia-smi")
 
     monkeypatch.setattr(process, "Settings", lambda: context.settings.model_copy(update={"device": "cuda"}))
     monkeypatch.setattr(process, "cuda_device", unusable)
@@ -122,4 +122,4 @@ def test_a_worker_without_its_device_ends_and_says_what_is_missing(
     with capture_logs() as logged:
         assert process.main("wrk_here", 1) == 1
     [line] = [line for line in logged if line["event"] == "device_unusable"]
-    assert "look at nvidia-smi" in line["advice"]
+    assert "check nvidia-smi" in line["advice"]
