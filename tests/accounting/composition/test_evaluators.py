@@ -195,7 +195,7 @@ def test_profile_only_grows_and_is_exact_on_the_lattice() -> None:
 
 
 def test_a_lattice_that_is_too_large_is_refused() -> None:
-    with pytest.raises(OverflowError, match="too much for a lattice"):
+    with pytest.raises(OverflowError, match="too wide a range for a lattice"):
         lattice_law(GaussianLoss(300.0), remove=True, step=1e-6, log_mass=-60.0)
 
 

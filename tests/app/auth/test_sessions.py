@@ -491,7 +491,7 @@ def test_a_session_of_the_token_ends_with_the_first_key(local_browser: TestClien
     assert local_browser.get("/dashboard/budgets").status_code == 303
     late = redeem(local_browser, codes[1])
     assert late.status_code == 401
-    assert "has keys by now" in late.text
+    assert "has keys now" in late.text
 
 
 def test_a_session_of_the_token_ends_with_its_time_and_with_its_token(

@@ -67,7 +67,7 @@ def test_an_address_is_allowed_below_one_that_is_named(text: str, expected: bool
     ],
 )
 def test_what_is_no_plain_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="this is not an address|must"):
+    with pytest.raises(ValueError, match=r"this is not an address|must"):
         parse_address(text)
 
 

@@ -366,7 +366,7 @@ def test_the_command_line_asks_for_cosignatures(api: Api, context: Context, serv
     assert "--quorum is 1, but --witness names only 0" in refused(
         context.settings, "verify", "--checkpoint", str(kept), "--quorum", "1"
     )
-    assert "name one with --checkpoint" in refused(context.settings, "verify", "--witness", str(one.key))
+    assert "--witness needs --checkpoint" in refused(context.settings, "verify", "--witness", str(one.key))
     assert "--witness is refused" in refused(context.settings, *verify, "--witness", str(ours(context)))
     assert "the same key" in refused(context.settings, *verify, "--witness", str(one.key))
     kept.write_text(kept.read_text().rpartition("\u2014")[0])

@@ -302,8 +302,8 @@ RESPONSE = {"kind": "randomized_response", "num_categories": 2, "flip_probabilit
             "this verifier knows no theorem",
         ),
         (RESPONSE, {"kind": "full_batch"}, "add_or_remove_one", "this verifier knows no theorem"),
-        (DISCRETE, {"kind": "full_batch"}, "replace_one", "the grid must be 1 over an integer"),
-        (DISCRETE | {"grid": 0.5}, {"kind": "full_batch"}, "replace_one", "the closed form holds only for one step"),
+        (DISCRETE, {"kind": "full_batch"}, "replace_one", "the grid must be the inverse of an integer"),
+        (DISCRETE | {"grid": 0.5}, {"kind": "full_batch"}, "replace_one", "a closed form needs one step"),
     ],
 )
 def test_what_no_theorem_covers_is_not_checked(
