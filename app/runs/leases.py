@@ -64,8 +64,9 @@ class Heartbeat:
                 with self._context.database.write() as session:
                     self.is_lost = not repository.raise_heartbeat(session, self._claimed)
             except Exception as error:
-                # Usually the database is away. The time does not count for the lease then. After other failures the
-                # next heartbeat may succeed. If the exception ended this thread, the run would be considered lost.
+                # The usual cause is that the database is away. That time does not count for the lease. After other
+                # failures the next heartbeat may succeed. If the exception ended this thread, the run would be
+                # considered lost.
                 log.warning("heartbeat_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
 
 
