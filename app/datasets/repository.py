@@ -54,7 +54,7 @@ def list_living(
 
 
 def mark_deleted(session: Session, dataset_id: str, moment: datetime) -> bool:
-    """Mark the data set as deleted, and return whether it was not deleted before; an earlier time of deletion stays."""
+    """Mark the data set as deleted. Return False and keep the earlier time of deletion if it was deleted before."""
     living = update(Dataset).where(Dataset.id == dataset_id, Dataset.deleted_at.is_(None))
     return bool(session.execute(living.values(deleted_at=moment).returning(Dataset.id)).scalar())
 
@@ -139,7 +139,7 @@ def _is_erased() -> ColumnElement[bool]:
 
 
 def lock_content(session: Session, content_hash: str) -> None:
-    """Lock the content's row until the transaction ends, and make it if there is none.
+    """Lock the content's row until the transaction ends. Make the row first if it does not exist.
 
     One row is written in either case, so the time does not reveal whether somebody had registered the content. A
     simultaneous upload of the same content waits for this transaction, which does no slow work.
