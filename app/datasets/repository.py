@@ -42,8 +42,8 @@ def add(session: Session, row: Dataset | DatasetVersion) -> None:
 def list_living(
     session: Session, after: tuple[datetime, str] | None, count: int, within: ColumnElement[bool]
 ) -> Sequence[Dataset]:
-    """Return the data sets that are not deleted and that the reader reaches, oldest first, beginning after the one at
-    ``after`` (moment of creation, id).
+    """Return the data sets that are not deleted and that the reader may see, oldest first. ``after`` is the time of
+    creation and the id of the last data set on the previous page.
     """
     statement = select(Dataset).where(Dataset.deleted_at.is_(None), within).order_by(Dataset.created_at, Dataset.id)
     if after is not None:
