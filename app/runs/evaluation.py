@@ -21,7 +21,7 @@ _VARIANTS = {
     "zcdp": "Zero-concentrated DP",
     "gaussian_dp": "Gaussian DP",
 }
-#: The registry's words for privacy definitions for which the registry has no name.
+#: The registry's words for definitions that it has no name for.
 _CUSTOM = {"gaussian_dp": "Custom"}
 _SEEDED = "None: the run was seeded, and protects nobody."
 
@@ -187,7 +187,7 @@ def _variant(facts: CardFacts) -> str:
 
 
 def _parameters(facts: CardFacts) -> dict[str, float | None]:
-    """Return the guarantee's numbers, all of them proved upper bounds. A run that protects nobody has none."""
+    """Return the guarantee's numbers, each a proved upper end; there are none for a run that protects nobody."""
     if facts.seeded:
         return {}
     match facts.achieved:
