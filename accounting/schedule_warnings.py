@@ -116,7 +116,7 @@ def _is_charged_as_replaced(event: Event) -> bool:
 
 
 def hides_nothing(event: Event) -> bool:
-    """Return whether an event is of a kind that is often charged as Poisson batches."""
+    """Return whether the batches of an event have no amplification, but are often mistaken for Poisson batches."""
     return isinstance(event.sampling, ShuffledEpochs) and event.sampling.steps_per_epoch > 1
 
 

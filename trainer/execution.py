@@ -112,7 +112,7 @@ READS_ONCE = (
 
 
 class Coordinates(Enum):
-    """How an update without domain and penalty mixes coordinates. This decides whether canaries of one run are
+    """How an update mixes coordinates if there is neither a domain to project onto nor a penalty. This decides whether canaries of one run are
     independent."""
 
     MIXED = "mixed"

@@ -182,7 +182,7 @@ class AllocationStep:
         table = self.table(np.array([tilt]))
         log_moment, error = float(table.moments[0]), float(table.errors[0])
         if error > 1.0:
-            raise OverflowError("the lattice does not reach as far as this tilt needs")
+            raise OverflowError("the grid of losses is too short for this exponential tilt")
         log_weights = self.log_masses + tilt * self.losses - log_moment
         kept = log_weights > -self.digits - 6.0
         left_out = float(np.exp(log_weights[~kept]).sum())

@@ -119,7 +119,7 @@ class DisplacementPart(RatioPart):
         return np.asarray(np.logaddexp(panels, far))
 
     def _log_mass(self, y: Complex) -> Complex:
-        """Return the log of the density of the first law, or of the second."""
+        """Return the log of the density of the loss at y, in the direction of this path."""
         normal: Complex = self.log_scale - 0.5 * y - 0.5 * self.curvature * y * y
         ratio = self._log_sum(2.0 * y if self.upward else y)
         mass: Complex = normal + math.log(self.probability) - y + ratio

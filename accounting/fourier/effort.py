@@ -54,7 +54,7 @@ def question() -> Iterator[Effort]:
 
 @contextmanager
 def limited(limit: int) -> Iterator[None]:
-    """Let each question of the block take ``limit`` operations.
+    """Limit each computation in the ``with`` block to ``limit`` operations.
 
     >>> from accounting.accountant import epsilon_for_delta
     >>> from accounting.events import Event, Gaussian, Poisson

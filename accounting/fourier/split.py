@@ -243,7 +243,7 @@ class SplitLine:
         rest, rest_error, rest_rounding = self.rest.log_ratios(blocks, width, spacing)
         largest = self.count * math.log1p(math.exp(self._log_share))
         if largest > _LARGEST_EXPONENT:
-            raise OverflowError("too much mass lies beyond the cut")
+            raise OverflowError("too much probability lies beyond the truncation point")
         ratios, errors, rounding = _differences(
             (bulk, bulk_error, bulk_rounding),
             (rest, rest_error, rest_rounding),

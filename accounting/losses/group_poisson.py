@@ -32,7 +32,8 @@ from accounting.losses.privacy_loss import GroupStep
 
 #: The most records of one group in one batch that are told apart; a profile is a sum with that many terms.
 MOST_HITS = 256
-#: For a group larger than `FEW_HITS`, the largest probability that a batch has more of its records than are told apart.
+#: For a group larger than `FEW_HITS`, the largest probability that a batch has more
+#: of the group's records than are counted separately.
 _RARE = 1e-50
 
 

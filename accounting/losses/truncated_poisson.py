@@ -102,7 +102,7 @@ def randomly_truncated(
     mechanism: Gaussian, sampling: TruncatedPoisson, relation: NeighboringRelation, _sensitivity: float
 ) -> PrivacyLoss:
     """Return the loss of a step whose batch is cut at random."""
-    assert sampling.is_random  # Batches that are cut in an arbitrary way are replaced by Poisson batches before.
+    assert sampling.is_random  # Arbitrary cuts were replaced by Poisson batches before this point.
     if sampling.truncation == "random_slots" and relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
         relation = NeighboringRelation.REPLACE_SPECIAL
     noise, probability, size = mechanism.noise_multiplier, sampling.sampling_probability, sampling.max_batch_size

@@ -172,7 +172,7 @@ class NullRecordLoss(EnclosedLoss):
             for each in found
         )
         above = VisibleMixtureLoss(tuple(each.share for each in found), losses)
-        # From below, numbers of hits without a weight are left out, in both data sets.
+        # For a lower bound, numbers of hits without a weight are left out for both data sets.
         return GroupStep(
             EnclosedLoss(above, GroupBatchLoss(s, hits, to_null=True), None), is_exact=True, rare=hits.beyond
         )

@@ -54,7 +54,7 @@ class Range:
 
     Attributes:
         least_private, most_private: The ends, in words with their value: ``noise multiplier 1e+06``.
-        everything: The range in words, for the sentence that all of it meets the target.
+        everything: The whole range in words, for the message that every value in it meets the target.
         advice: What would help if even the most private end costs too much.
     """
 

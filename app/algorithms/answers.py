@@ -34,7 +34,7 @@ from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 def calibrate_answer(
     spec: Spec, calibration: Calibration, cost: CostInBudgetBody | None, certificates: CertificatesBody | None
 ) -> CalibrateAnswer:
-    """Return the calibration as the HTTP contract writes it."""
+    """Return the calibration in its HTTP form."""
     plan = calibration.plan
     return CalibrateAnswer(
         solution=solution_body(calibration),
@@ -75,7 +75,7 @@ def _weaknesses(spec: Spec, calibration: Calibration) -> list[str]:
 
 
 def solution_body(calibration: Calibration) -> SolutionBody:
-    """Return the solved value under its name in the HTTP contract."""
+    """Return the solved value under its name in the HTTP interface."""
     plan, value = calibration.plan, calibration.value
     if isinstance(value, tuple):
         return NoiseScaleSolution(noise_scale=list(value))

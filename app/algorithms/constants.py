@@ -26,7 +26,7 @@ class Constant:
     """A number that holds for every row within the declared bounds.
 
     Attributes:
-        name: The name in the HTTP contract.
+        name: The name in the HTTP interface.
         value: The number.
         units: How the value scales with the units of losses and parameters.
         formula: The formula in LaTeX. B bounds an input's dual norm, r is the derivative of the loss with respect to

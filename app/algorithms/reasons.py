@@ -21,5 +21,5 @@ class RefusalBody(Schema):
 
 
 def reason_body(reason: Reason) -> ReasonBody:
-    """Return a reason as the HTTP contract shows it."""
+    """Return a reason in its HTTP form."""
     return ReasonBody(detail=reason.detail, pointer="".join(f"/{part}" for part in reason.pointer))

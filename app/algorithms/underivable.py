@@ -97,7 +97,6 @@ def _reasons(model: Model, domain: Domain | None) -> Iterator[tuple[str, str]]:
 
 
 def _of_a_mean() -> Iterator[tuple[str, str]]:
-    """Yield the constants of a mean that may be missing. They follow from bounded records, unless the request gives
-    only one of two related moments."""
+    """Yield constants that only the request can leave open, since bounded records have them all."""
     words = "The request gives the bound of another moment. Both have the same order: give this one at that order."
     yield from ((name, words) for name in ("moment_bound", "coordinate_moment_bound"))

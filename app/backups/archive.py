@@ -50,7 +50,7 @@ _NOT_AN_ARCHIVE = (
 
 #: This returns the seal of a manifest's bytes.
 Seal = Callable[[bytes], str]
-#: This is called with the number of bytes that were done since the last call.
+#: This is called with the number of bytes that were processed since the last call.
 Done = Callable[[int], None]
 
 

@@ -104,7 +104,7 @@ class ZcdpLimit(_Limit):
 
 
 class PureDpLimit(_Limit):
-    """The epsilon of pure differential privacy adds up."""
+    """A limit on the sum of the charges' epsilons of pure differential privacy."""
 
     kind: Literal["pure_dp"]
     epsilon: Amount = Field(ge=MIN_AMOUNT, le=MAX_AMOUNT)

@@ -56,7 +56,8 @@ def upload(
     public: Annotated[bool, typer.Option("--public", help="Every row may be published.")] = False,
     capacity: Annotated[int | None, typer.Option(help="The largest number of rows that fits, a public number.")] = None,
     held_out_share: Annotated[
-        float | None, typer.Option(help="Share of private rows that a secret coin holds out, to evaluate runs on.")
+        float | None,
+        typer.Option(help="Share of the private rows to hold out, in secret and at random, for evaluating runs."),
     ] = None,
     unit: Annotated[
         str | None, typer.Option(help="The privacy unit of a row; by default the unit of the budget.")

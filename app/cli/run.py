@@ -96,7 +96,10 @@ def create(
         bool, typer.Option("--evaluate", help="Evaluate the model on held-out rows, as a part of its target.")
     ] = False,
     evaluation_noise: Annotated[
-        float | None, typer.Option(help="Noise multiplier of the evaluation on held-out rows, instead of a share.")
+        float | None,
+        typer.Option(
+            help="Noise multiplier of the evaluation on held-out rows; by default it takes a tenth of the target."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the run repeatable; only for public data.")] = None,
     plan_hash: Annotated[

@@ -51,8 +51,8 @@ def upload_dataset(
     declares them public.
 
     Everything in `metadata` is public: choose bounds, categories, `declared_size` and `capacity` without looking at any
-    single record. Numbers outside their bounds are clipped. Other undeclared values are refused, by row and column, and
-    so is a file with more rows than `capacity`. Only this answer has `owner_report`.
+    single record. Numbers outside their bounds are clipped. Any other value that is not as declared is refused, by row
+    and column, and so is a file with more rows than `capacity`. Only this answer has `owner_report`.
 
     Private rows are bound to their root budget for ever, even if they are uploaded again under another name. Another
     root is refused (409 `budget_not_bound`) if the key reaches the first one; other keys do not learn of it.
@@ -116,9 +116,9 @@ def upload_version(
     """Adds the whole content as it is now, after rows were added, removed or changed. Needs a key that reaches the root
     budget.
 
-    Columns, label, privacy unit and root budget stay, and every run on any version is charged to the same root. Runs
-    that name no version train on the newest one from now on. If a person was deleted, `erase_earlier` removes the rows
-    of earlier versions. Everything in `metadata` is public, and so is the time of the upload.
+    Columns, label, privacy unit and root budget do not change, and every run on any version is charged to that root.
+    Runs that name no version train on the newest one from now on. If a person was deleted, `erase_earlier` removes the
+    rows of earlier versions. Everything in `metadata` is public, and so is the time of the upload.
 
     With a JSON body the service makes the version itself, if the data set has a `person_column`: the newest version
     without the persons whose ids are named. The answer does not tell whether they had rows, and its `owner_report` is
@@ -146,6 +146,6 @@ def delete_dataset(
 ) -> None:
     """Remove the rows of all versions for good.
 
-    Private rows stay bound to their root budget, should they be uploaded again.
+    Private rows remain bound to their root budget if they are uploaded again.
     """
     service.delete(context, dataset_id, principal)

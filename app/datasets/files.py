@@ -153,7 +153,7 @@ class DatasetFiles:
     def sweep(self, deleted: Callable[[Collection[str]], Collection[str]]) -> None:
         """Remove what a crash left behind: old drafts, and rows of data sets that are marked as deleted.
 
-        A file that the database does not know stays, whatever its age: another database may use the folder, or the
+        A file that the database does not know is kept, whatever its age. Another database may use the folder, or the
         database may be an older copy, and then the file could be the only copy.
 
         Args:

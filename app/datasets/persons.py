@@ -1,7 +1,7 @@
 """Ids of persons. An id says to which person a row belongs.
 
-An id is hashed under a key of its data set when it is read. Only hashes are kept, in the file of the rows. None is used
-in training, shown or logged, and no answer reveals whether an id is there.
+An id is hashed under a key of its data set when it is read. Only hashes are kept, in the file of the rows. No hash is
+used in training, shown or logged, and no answer reveals whether an id is there.
 """
 
 from __future__ import annotations

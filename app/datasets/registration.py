@@ -115,9 +115,9 @@ def delete_persons(
 ) -> Answer:
     """Add the newest version without some persons as another version, once per idempotency key.
 
-    The declared size and the capacity stay as they were, so they cannot depend on the removed rows. No part of the
-    answer depends on whether a person was in the data. Otherwise a key that may delete persons could find out who is in
-    the data.
+    The declared size and the capacity are not changed, so they cannot depend on the removed rows. No part of the answer
+    depends on whether a person was in the data. Otherwise a key that may delete persons could find out who is in the
+    data.
 
     Returns:
         201 with `VersionAnswer`, whose owner's report is null.
@@ -308,7 +308,7 @@ def _store(
     except Problem:
         files.remove(version_id)
         raise
-    # After any other exception nobody knows whether the rows are registered, so their file stays.
+    # After any other exception nobody knows whether the rows are registered, so their file is kept.
     if answer.body["id"] != version_id:
         files.remove(version_id)
     sweep_files(context)

@@ -42,8 +42,8 @@ def add(session: Session, row: Dataset | DatasetVersion) -> None:
 def list_living(
     session: Session, after: tuple[datetime, str] | None, count: int, within: ColumnElement[bool]
 ) -> Sequence[Dataset]:
-    """Return the data sets that are not deleted and that the reader reaches, oldest first, beginning after the one at
-    ``after`` (moment of creation, id).
+    """Return the data sets that are not deleted and that the reader may see, oldest first. ``after`` is the time of
+    creation and the id of the last data set on the previous page.
     """
     statement = select(Dataset).where(Dataset.deleted_at.is_(None), within).order_by(Dataset.created_at, Dataset.id)
     if after is not None:
@@ -54,7 +54,7 @@ def list_living(
 
 
 def mark_deleted(session: Session, dataset_id: str, moment: datetime) -> bool:
-    """Mark the data set as deleted, and return whether it was not deleted before; an earlier time of deletion stays."""
+    """Mark the data set as deleted. Return False and keep the earlier time of deletion if it was deleted before."""
     living = update(Dataset).where(Dataset.id == dataset_id, Dataset.deleted_at.is_(None))
     return bool(session.execute(living.values(deleted_at=moment).returning(Dataset.id)).scalar())
 
@@ -139,7 +139,7 @@ def _is_erased() -> ColumnElement[bool]:
 
 
 def lock_content(session: Session, content_hash: str) -> None:
-    """Lock the content's row until the transaction ends, and make it if there is none.
+    """Lock the content's row until the transaction ends. Make the row first if it does not exist.
 
     One row is written in either case, so the time does not reveal whether somebody had registered the content. A
     simultaneous upload of the same content waits for this transaction, which does no slow work.

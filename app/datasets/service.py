@@ -84,7 +84,7 @@ def get(session: Session, dataset_id: str) -> Dataset:
     """Return a data set's metadata, without opening its file.
 
     Raises:
-        Problem: 404 if there is none, or it is deleted.
+        Problem: 404 if there is no such data set, or it is deleted.
     """
     dataset = repository.find(session, dataset_id)
     if dataset is None or dataset.deleted_at is not None:
@@ -130,7 +130,7 @@ def read(context: Context, dataset_id: str, principal: Principal) -> DatasetBody
     """Return a data set's declaration as the principal may see it.
 
     Raises:
-        Problem: 404 if there is none, or it is deleted.
+        Problem: 404 if there is no such data set, or it is deleted.
     """
     with context.database.read() as session:
         dataset = get(session, dataset_id)
@@ -209,14 +209,14 @@ def list_shared_contents(session: Session, cursor: str | None, limit: int, princ
 
 
 def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) -> None:
-    """Remove the rows for good. The declaration stays, marked as deleted, and the content stays bound to its root
-    budget.
+    """Remove the rows for good. The declaration is kept and marked as deleted, and the content remains bound to its
+    root budget.
 
     The call may be repeated. This removes a file that a crash left behind.
 
     Raises:
-        Problem: 404 if there never was one; 403 if the principal does not reach every budget that is charged for the
-            rows; 409 ``dataset_is_bundled``.
+        Problem: 404 if there never was such a data set; 403 if the principal does not reach every budget that is
+            charged for the rows; 409 ``dataset_is_bundled``.
     """
     with context.database.write() as session:
         dataset = repository.find(session, dataset_id)
@@ -274,7 +274,7 @@ def load(context: Context, session: Session, dataset_id: str, number: int = 1) -
     """Load a version of a data set with its rows; public data have one version.
 
     Raises:
-        Problem: 404 if there is none, or it is deleted; 422 if there is no such version, or it is erased.
+        Problem: 404 if there is no such data set, or it is deleted; 422 if there is no such version, or it is erased.
     """
     dataset = get(session, dataset_id)
     version = versions.get(session, dataset, number)

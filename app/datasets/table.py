@@ -36,7 +36,7 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class CellFault:
-    """A cell that its column's declaration does not allow. The value itself is never part of it."""
+    """A cell that its column's declaration does not allow. This object never contains the cell's value."""
 
     row: int
     column: int
@@ -210,7 +210,7 @@ class TableBuilder:
             first_row: Number of the block's first row, for the faults.
 
         Returns:
-            The faults in the order of the file; the block is taken only if there are none.
+            The faults in the order of the file; the block is added only if there are no faults.
         """
         cells = list(zip(*rows, strict=True)) or [()] * (len(self._columns) + (self._persons is not None))
         ids = () if self._persons is None else cells.pop()
@@ -348,7 +348,7 @@ def _lies_within(values: FloatArray, column: NumberColumn) -> bool:
 
 
 def _numbers(texts: Sequence[str]) -> FloatArray | None:
-    """Return the texts as finite numbers; None if any of them is not one."""
+    """Return the texts as finite numbers; None if any text is not a finite number."""
     if _NUMBER_CHARACTERS.fullmatch("".join(texts)) is None:
         return None
     try:

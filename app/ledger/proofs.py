@@ -76,7 +76,7 @@ def _check_root(size: int, root: bytes, note: object, key: VerifierKey, kept: Ch
         except InvalidNote as error:
             raise InvalidProof(str(error)) from None
     if any((checkpoint.size, checkpoint.root) != (size, root) for checkpoint in said):
-        raise InvalidProof(f"a checkpoint of {size} entries has another root than the proof")
+        raise InvalidProof(f"the checkpoint of {size} entries and the proof have different roots")
     if not said and (size, root) != (0, EMPTY_ROOT):
         raise InvalidProof(f"no checkpoint has the root of {size} entries: give a kept checkpoint of this size")
 

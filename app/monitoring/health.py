@@ -46,7 +46,7 @@ class Health(Schema):
 
 
 class Checks(Schema):
-    """Checks of the parts. If any but `workers` and `witnesses` is `failing`, the answer is 503."""
+    """Checks of the parts. The answer is 503 if a part other than `workers` and `witnesses` is `failing`."""
 
     database: State = Field(description="`ok`: It answers. `failing`: It does not.")
     db_schema: State = Field(

@@ -29,7 +29,7 @@ def certificates(
     """Return certificates of the two ends of the interval ``value``.
 
     Args:
-        context: Holds the processes.
+        context: The process's context, which starts the limited process.
         events: The accounted events, which the certificate will name.
         relation: The neighbouring relation.
         field: ``"delta"`` or ``"epsilon"``, whichever was given.

@@ -1,4 +1,4 @@
-"""`certify: true`: dp-accounting's number beside ours, from a process with limits of time and memory.
+"""`certify: true`: the number of dp-accounting in addition to ours, from a process with limits of time and memory.
 
 A failure here never makes an answer fail: if there is no second opinion, the note says why.
 """
@@ -31,7 +31,7 @@ def certify(
     """Return a certification of each answer.
 
     Args:
-        context: Holds the processes.
+        context: The process's context, which starts the limited process.
         events: The accounted events.
         relation: The neighbouring relation.
         field: ``"delta"`` or ``"epsilon"``, whichever was given.

@@ -61,7 +61,7 @@ def quote(
     if charge_delta is not None and budget_filter.kind != "approximate_dp":
         raise unprocessable(
             "unexpected_charge_delta",
-            f"a {budget_filter.kind} budget prices events without a delta; leave charge out",
+            f"a {budget_filter.kind} budget prices events without a delta; leave the field charge out",
             "charge",
             "delta",
         )

@@ -1,4 +1,4 @@
-"""Model files: written by a worker before the run succeeds, served only after it has.
+"""Model files. A worker writes the model before its run succeeds, and the model is served only afterwards.
 
 Each claim of a run has a file of its own, named by the epoch. A run succeeds under the epoch of its last claim, so a
 worker that has lost the run can neither replace nor remove its successor's model.

@@ -58,7 +58,7 @@ class Card:
 
 
 def show(value: object) -> str:
-    """Return a value of the card in words.
+    """Return the text that shows a value of the card.
 
     >>> show({"kind": "poisson", "sampling_probability": 0.02}), show([1.0, 2.0]), show(None), show(True)
     ('poisson: sampling_probability 0.02', '1.0, 2.0', 'none', 'yes')

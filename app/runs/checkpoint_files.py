@@ -84,7 +84,7 @@ class CheckpointFiles:
     def sweep(self, ended: Callable[[Collection[str]], Collection[str]]) -> None:
         """Remove files of ended runs, which a lost worker may have written after the end.
 
-        Files of runs that the database does not know stay, because another database may use the same folder.
+        Files of runs that the database does not know are kept, because another database may use the same folder.
 
         Args:
             ended: A function that returns which of the given runs have ended.

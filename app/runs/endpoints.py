@@ -141,9 +141,9 @@ def get_run_report(
         ),
     ] = None,
 ) -> Response:
-    """Guarantee with its convention, unit of privacy, sampler, mechanism, parameters with their theorems, charge and
-    its entries in the ledger, audits, versions and caveats; point by point as NIST SP 800-226 asks, and as an entry for
-    the registry of deployments. Fields that only the operator can fill stay open.
+    """The card has the guarantee with its convention, unit of privacy, sampler, mechanism, parameters with their
+    theorems, charge with its entries in the ledger, audits, versions and caveats. It answers NIST SP 800-226 point by
+    point, and has an entry for the registry of deployments. Fields that only the operator can fill stay open.
 
     The page holds all that it needs, so that it can be kept, sent and printed.
     """

@@ -23,8 +23,8 @@ def held_out_body(job: Job, parameters: Parameters, key: int) -> HeldOutBody:
     Args:
         job: The run.
         parameters: The parameters of its model.
-        key: The key of the slots and of the noise (`app.runs.score_keys`). A run that continues after its worker was
-            lost still has this key, so it releases the same sums again.
+        key: The key from which the slots and the noise are drawn (`app.runs.score_keys`). A run that continues after
+            its worker was lost still has this key, so it releases the same sums again.
 
     Guarantees:
         - one_key_is_one_vector: the same key gives the same noise, and different keys give different noise.

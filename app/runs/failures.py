@@ -61,7 +61,8 @@ def with_charge(problem: dict[str, str], charge: str) -> dict[str, str]:
 
 
 class RefusedError(Exception):
-    """A run that must not start, with the constant text that says why; None if it was cancelled."""
+    """Raised for a run that must not start, with the constant text that says why, or with None if the run was
+    cancelled."""
 
     def __init__(self, problem: dict[str, str] | None) -> None:
         super().__init__("cancelled" if problem is None else problem["code"])

@@ -1,10 +1,10 @@
 """The files that are encrypted at rest: which data key each file needs, and how files move from an older key to the
 newest.
 
-A file is replaced while nobody else may replace it: rows under the lock of their data set, which deleting and erasing
-also take first, and a checkpoint under the lock of its run, while no worker carries out the run. So a removed file
-cannot reappear, and an older checkpoint cannot replace a newer one. The encrypted copy is made before the lock is
-taken.
+A file is replaced while nobody else may replace it. Rows are replaced under the lock of their data set, which deleting
+and erasing also take first. A checkpoint is replaced under the lock of its run, while no worker carries out the run. So
+a removed file cannot reappear, and an older checkpoint cannot replace a newer one. The encrypted copy is made before
+the lock is taken.
 
 Interrupted work is found again by the headers of the files, which name their keys. There is no other record of it.
 Several processes may work at once, because each would write the same content.
@@ -41,7 +41,7 @@ class Outcome:
 
     Attributes:
         done: The number of files that are now under the newest key.
-        left: The number of files that are not yet, because their runs or uploads are in progress.
+        left: The number of files that are not yet under the newest key, because their runs or uploads are in progress.
         unreadable: Files that cannot be decrypted, because they were altered or their key is missing.
     """
 

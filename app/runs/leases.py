@@ -64,8 +64,9 @@ class Heartbeat:
                 with self._context.database.write() as session:
                     self.is_lost = not repository.raise_heartbeat(session, self._claimed)
             except Exception as error:
-                # Usually the database is away. The time does not count for the lease then. After other failures the
-                # next heartbeat may succeed. If the exception ended this thread, the run would be considered lost.
+                # The usual cause is that the database is unavailable. That time does not count for the lease. After
+                # other failures the next heartbeat may succeed. If the exception ended this thread, the run would be
+                # considered lost.
                 log.warning("heartbeat_not_stored", run_id=self._claimed.id, error_type=type(error).__name__)
 
 
@@ -82,8 +83,8 @@ class LeaseWatch:
     def lapsed(self, leases: Iterable[Lease]) -> list[Lease]:
         """Look at all leases, and return those that have not changed for the duration of a lease."""
         now = self._clock()
-        # The worker is not to blame for time in which nobody watched, because the database was away or this process
-        # slept.
+        # The worker is not to blame for time in which nobody watched, because the database was unavailable or this
+        # process slept.
         self._watched_s += min(now - self._looked_at, self._lease_s / LOOKS_PER_LEASE)
         self._looked_at = now
         self._first_seen = {lease: self._first_seen.get(lease, self._watched_s) for lease in leases}
@@ -100,7 +101,7 @@ class Sweeper:
     def sweep(self) -> set[str]:
         """Look once, and return the workers that lost a run because its lease had lapsed.
 
-        If the database is away, the next sweep tries again.
+        If the database is unavailable, the next sweep tries again.
         """
         for worker_id in liveness.dead_workers(self._context.settings.data_dir):
             self.settle(worker_id)
@@ -116,7 +117,7 @@ class Sweeper:
 
     def settle(self, worker_id: str, *, was_told_to_stop: bool = False) -> bool:
         """Settle the runs of a dead worker without waiting for their leases; return False while the database is
-        away."""
+        unavailable."""
         try:
             lifecycle.give_up_runs_of(self._context, worker_id, was_told_to_stop=was_told_to_stop)
         except DATABASE_FAILURES as error:

@@ -97,7 +97,7 @@ def check_plan(plan: Plan, charged: Reservation | ReservationState) -> None:
     """Check that the plan of a run is the one that is charged.
 
     Raises:
-        RefusedError: it is something else.
+        RefusedError: it is another plan.
     """
     if (charged.events, charged.plan_hash) != (plan.events, plan.plan_hash):
         raise RefusedError(PLAN_REFUSED)
@@ -109,7 +109,7 @@ def check_plan_of_sweep(
     """Check that the plan and the score of a sweep's run are part of what the sweep's charge covers.
 
     Raises:
-        RefusedError: it is something else.
+        RefusedError: the charge does not cover them.
     """
     assert run.sweep_cell is not None, "a run that waits has a cell"
     hashes = plan_hashes(session, sweep.id)

@@ -63,7 +63,7 @@ class Acknowledged:
     charged: int
 
     def in_words(self) -> str:
-        """Return in words what was done, and what is left to do."""
+        """Return sentences that say what was done and what is left to do."""
         return (
             f"{self.loss.in_words()}\nThe loss is entered, and life {self.life} of the ledger has begun. {self.runs} "
             f"run(s) were ended; {self.started} reservation(s) that may have been started count as started; "

@@ -1,4 +1,4 @@
-"""Predict rows with a released model. The rows are in a request, and are then forgotten, or in a file.
+"""Predict rows with a released model. Rows come in a request and are forgotten afterwards, or they are in a file.
 
 Everybody who may have the model may also predict with it: a prediction is post-processing and costs no privacy. The
 rows may be anybody's, so no log line, table, file or error message contains a cell of them.

@@ -101,7 +101,8 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
 
 
 def model_card(session: Session, run: Run) -> ModelCard | None:
-    """Return the part of a released model's card that never changes; None if the stored plan has another hash.
+    """Return the part of a released model's card that never changes; None if the stored plan no longer matches its
+    hash.
 
     Only `privacy_report` has the facts that may change: answers of the operator, audits, proofs, names and budgets.
     """

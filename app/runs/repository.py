@@ -149,7 +149,7 @@ def ended_among(session: Session, run_ids: Collection[str]) -> list[Run]:
 
 
 def page(session: Session, before: tuple[datetime, str] | None, limit: int, within: ColumnElement[bool]) -> list[Run]:
-    """Return a page of visible runs that the reader reaches, newest first, beginning after the cursor."""
+    """Return a page of the runs that the reader may see, newest first, beginning after the cursor."""
     statement = select(Run).where(_MAY_BE_SEEN, within).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit)
     if before is not None:
         moment, run_id = before

@@ -1,9 +1,9 @@
 """The key of the noise on a trial's score or on an evaluation. It comes from the operating system, and is written to
 the disk before it is used.
 
-The key is in the folder of checkpoints and protected like them. It is removed with them when the run has ended and the
-score is stored. It belongs to one random stream, like the noise of the training, so a run that begins again has another
-key. A run that is restored from a backup begins again, so no two scores have the same noise.
+The key is in the folder of checkpoints, and is protected like a checkpoint. It is removed with them when the run has
+ended and the score is stored. It belongs to one random stream, like the noise of the training, so a run that begins
+again has another key. A run that is restored from a backup begins again, so no two scores have the same noise.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def get(session: Session, run_id: str) -> Run:
 def list_page(
     session: Session, cursor: str | None, limit: int, within: ColumnElement[bool]
 ) -> tuple[Sequence[Run], str | None]:
-    """Return the runs that the reader reaches, newest first, and the next page's cursor."""
+    """Return the runs that the reader may see, newest first, and the next page's cursor."""
     before = cast(tuple[datetime, str] | None, decode_cursor(cursor, datetime, str))
     found = repository.page(session, before, limit + 1, within)
     return cut_page(found, limit, lambda run: (run.created_at, run.id))

@@ -152,6 +152,6 @@ class Supervisor:
             self._not_before = now + REPLACEMENT_INTERVAL_S
 
     def _settle(self, worker_id: str, *, was_told_to_stop: bool = False) -> None:
-        """Settle the runs of a dead worker; until that succeeds the worker stays listed, and is tried again."""
+        """Settle the runs of a dead worker. If that fails, the worker remains listed, and the next call tries again."""
         if self._sweeper.settle(worker_id, was_told_to_stop=was_told_to_stop):
             self._processes.pop(worker_id, None)

@@ -62,7 +62,7 @@ def part_of_composed(runs: Sequence[Sequence[Event]], started: Sequence[bool]) -
     """Return the shortest prefix of `composed` that contains all events of the runs that were started.
 
     Steps of other runs are left out if they are counted together with those of started runs, or if they are at the end.
-    Those in between stay, because a prefix has no gaps.
+    Steps in between are included, because a prefix has no gaps.
 
     >>> from accounting.events import Gaussian
     >>> runs = [[Event(Gaussian(1.0), count=10)], [Event(Gaussian(2.0), count=5)], [Event(Gaussian(1.0), count=10)]]

@@ -51,7 +51,7 @@ log = structlog.get_logger()
 
 
 def advance(context: Context, sweep_ids: Collection[str | None]) -> None:
-    """Continue these sweeps as far as possible; the supervisor tries again if the database is away.
+    """Continue these sweeps as far as possible; the supervisor tries again if the database is unavailable.
 
     The supervisor also tries again if the ledger does not accept a sweep's charge, or if its files cannot be removed;
     nothing of the sweep is released before. No such fault delays another sweep or a run that has ended.

@@ -25,7 +25,7 @@ def find_for_update(session: Session, sweep_id: str) -> RunSweep:
 def page(
     session: Session, before: tuple[datetime, str] | None, limit: int, within: ColumnElement[bool]
 ) -> list[RunSweep]:
-    """Return a page of sweeps that the reader reaches, newest first, beginning after the cursor."""
+    """Return a page of the sweeps that the reader may see, newest first, beginning after the cursor."""
     statement = select(RunSweep).where(within).order_by(RunSweep.created_at.desc(), RunSweep.id.desc()).limit(limit)
     if before is not None:
         moment, sweep_id = before

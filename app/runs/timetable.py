@@ -77,7 +77,7 @@ class Timetable:
     def on_progress(self, done: int, total: int) -> None:
         """Note the number of finished steps. It is shown when the schedule has reached it.
 
-        If steps are marked, wait until the next one is.
+        If the run has marks, wait until the next step is marked.
         """
         self._done = done
         if done < total:

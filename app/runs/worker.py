@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 #: The seconds that an idle worker waits for its bell before it looks for runs by itself.
 LOOK_INTERVAL_S = 0.5
-#: The shortest and the longest pause between attempts while the database is away.
+#: The shortest and the longest pause between attempts while the database is unavailable.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 T = TypeVar("T")
@@ -82,10 +82,11 @@ def work_once(
 
 
 def persist(action: Callable[[], T], should_stop: ShouldStop) -> T:
-    """Call ``action``, and repeat the call while the database is away, so that work that is paid for is not lost.
+    """Call ``action``, and repeat the call while the database is unavailable, so that work that is paid for is not
+    lost.
 
     Raises:
-        DBAPIError: the database is still away, and the worker is to stop.
+        DBAPIError: the database is still unavailable, and the worker is to stop.
     """
     pause = SHORTEST_PAUSE_S
     while True:

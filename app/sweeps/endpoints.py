@@ -32,8 +32,8 @@ async def sweep(
 ) -> Response:
     """A calibrate request in which exactly one field takes a list of up to 10,000 values; the answer is a table.
 
-    A value without an answer has a `problem` in its row, and does not affect other rows. A sweep of up to 64 values has
-    30 seconds, a longer one two minutes; values that are not reached have the problem `too_much_work`.
+    A value without an answer has a `problem` in its row, and does not affect other rows. The time limit is 30 seconds
+    for up to 64 values, and two minutes for more. Values that are not reached have the problem `too_much_work`.
     """
     return await answers.respond(
         request,

@@ -14,8 +14,8 @@ from app.tables.base import Base, UtcDateTime
 
 
 class ApiKey(Base):
-    """One key. The row of a revoked key stays, so that a server that once had keys never again answers requests without
-    a key."""
+    """One key. The row of a revoked key is kept, so that a server that once had keys never again answers requests
+    without a key."""
 
     __tablename__ = "api_keys"
 

@@ -16,8 +16,8 @@ class DatasetContent(Base):
     """The content of an uploaded data set, identified by a keyed hash. The row is kept even when all data sets with
     this content are deleted.
 
-    Every decision about the content locks this row. The rows of data sets say to which root budgets the content is
-    bound; they stay after a deletion.
+    Every decision about the content locks this row. The rows of data sets, which are kept after a deletion, say to
+    which root budgets the content is bound.
     """
 
     __tablename__ = "dataset_contents"
@@ -26,8 +26,8 @@ class DatasetContent(Base):
 
 
 class Dataset(Base):
-    """A data set's declaration, with the sizes and the content of its first version. The row stays after a deletion;
-    the files do not."""
+    """A data set's declaration, with the sizes and the content of its first version. The row is kept after a deletion;
+    the files are not."""
 
     __tablename__ = "datasets"
     __table_args__ = (

@@ -80,7 +80,7 @@ def matrices(steps: int, bands: int, objective: Objective, rounds: int) -> dict[
 
 
 def choices(epsilon: float) -> dict[str, Any]:
-    """Return the number of bands and the noise that each side chooses for a target. Each side chooses once."""
+    """Return the number of bands and the noise that this engine and JAX Privacy choose for a target."""
     toeplitz: Any = import_module("jax_privacy.matrix_factorization.toeplitz")
 
     def ours() -> tuple[Sequence[float], float]:

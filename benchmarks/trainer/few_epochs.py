@@ -201,8 +201,10 @@ def _spec(size: int, batch: int, steps: int, target: ApproximateDpTarget, side: 
 
 
 def best(rows: Sequence[Figures], epsilon: float, algorithm: str) -> Figures:
-    """Return the row with an algorithm's best accuracy at an epsilon. Of an algorithm with correlated noise, only rows
-    with several bands count."""
+    """Return the row with an algorithm's best accuracy at an epsilon.
+
+    For an algorithm with correlated noise, only rows with several bands count.
+    """
     return max(
         (
             row

@@ -26,8 +26,8 @@ from trainer.exact.enclosures import SINE_LIMIT, Interval, exp, ln, sine, times
 from trainer.exact.ratios import OUTSIDE, Ratio, accepted
 from trainer.keystream import Keystream
 
-#: The number of bits of the numbers that are computed once for a law. Rectangles are rounded up to multiples of the
-#: grain.
+#: The precision, in bits, of the constants that are computed once for each law, and the grain: the sizes of the
+#: rectangles below a law's density are rounded up to its multiples.
 _BITS, _GRAIN = 200, 1 << 64
 
 

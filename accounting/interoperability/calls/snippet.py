@@ -28,7 +28,7 @@ MAX_BRACKETS = 32
 #: for.
 MAX_DEPTH = 64
 MAX_VALUES = 10_000
-#: The largest absolute value of a number. No call has a larger one.
+#: The largest absolute value that is accepted for a number. No real call needs a larger one.
 MAX_NUMBER = 1e15
 #: The most characters of unread text that an error shows.
 _SHOWN = 40

@@ -36,7 +36,7 @@ BYTES_PER_S = 1e8
 SLICED, MOVING_S = 1.3, 1.0
 #: A slice is not sent again after this many machines were lost with it.
 MAX_MACHINES_LOST = 4
-#: The shortest and the longest pause in seconds while the cluster is away.
+#: The shortest and the longest pause in seconds while the cluster is unavailable.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 

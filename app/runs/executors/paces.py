@@ -21,7 +21,7 @@ from trainer.pace import dummy_rows, measure
 from trainer.scores import class_scores, number_scores
 from trainer.streams import random_streams
 
-#: The assumed speed of the disk in bytes per second. Real disks are faster, and decryption is at least as fast.
+#: A disk is assumed to read and write at least this many bytes per second. Decryption is at least as fast.
 BYTES_PER_S = 2.5e8
 #: The number of rows on which reading is measured, and the number of rows on which scoring is measured.
 SAMPLED_ROWS, SCORED_ROWS = 4096, 32

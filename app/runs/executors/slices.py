@@ -1,4 +1,5 @@
-"""A slice of a run on a machine of the cluster: it takes some seconds, from a checkpoint to the next one or to the end.
+"""A slice of a run on a machine of the cluster. A slice takes some seconds. It goes from one checkpoint to the next, or
+to the end of the run.
 
 A slice has no access to the database, the ledger, the data folder or the service's keys. Rows, a plan, a model and a
 checkpoint come with the call, and the answer is the next checkpoint or the released parameters. The input determines

@@ -110,7 +110,7 @@ class OfBudgets(Resource):
 
 
 def _place(found: Budget | Dataset) -> str:
-    """Return the place of a budget, which distinguishes budgets with the same name."""
+    """Return where a budget is in the tree of budgets. This distinguishes budgets with the same name."""
     if not isinstance(found, Budget):
         return ""
     return " (a root)" if found.parent_id is None else f" (below {found.parent_id})"

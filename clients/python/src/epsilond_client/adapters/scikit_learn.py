@@ -301,7 +301,7 @@ def _column(y: Any) -> npt.NDArray[Any]:
 
 
 def _unused(name: str, names: Iterable[str]) -> str:
-    """Return the name, with underscores until it differs from the others."""
+    """Return the name, with underscores appended until it differs from all others."""
     taken = set(names)
     while name in taken:
         name += "_"
