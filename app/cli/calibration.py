@@ -189,8 +189,8 @@ def advise(
 def _refuse_budgets(named: bool, path: str) -> None:
     if named:
         fail(
-            "This command asks no server, but only a server knows what a budget has left: send this request to its "
-            f"POST {path}."
+            "This command asks no server, and only the server of a budget knows what is left: send this request to "
+            f"POST {path} of that server."
         )
 
 

@@ -57,7 +57,7 @@ def test_a_key_written_to_a_file_is_its_owners_alone_and_not_shown(context: Cont
     assert token.strip() not in result.output
     again = run(context.settings, *arguments)
     assert again.exit_code == 0
-    assert "none was created" in again.stdout
+    assert "no key was created" in again.stdout
     assert path.read_text() == token
     assert len(service.list_keys(context)) == 1
 
