@@ -291,5 +291,5 @@ def test_the_words_of_opacus_are_understood() -> None:
         assert f"value for {option}" in refused(*noise[:-1], option, "half", status=2)
     both = ("--sample-rate", "0.1", "--sampling-probability", "0.1")
     assert "leave one of them out" in refused(*noise[:-1], *both, status=2)
-    assert "and not both" in refused(*noise[:-1], "--sample-rate", "0.1", "--epochs", "1", "--steps", "2", status=2)
+    assert ", not both" in refused(*noise[:-1], "--sample-rate", "0.1", "--epochs", "1", "--steps", "2", status=2)
     assert "need a --sample-rate" in refused(*noise[:-1], "--epochs", "1", status=2)
