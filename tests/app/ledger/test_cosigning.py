@@ -95,7 +95,7 @@ def test_a_checkpoint_carries_what_its_witnesses_have_signed(api: Api, context: 
         now = int(context.clock().timestamp())
         assert [note.cosigned_at(each.key) for each in (one, two)] == [now, now]
         page = client.get("/dashboard/ledger/checkpoint").text
-        assert "Cosigned by one.example/w, two.example/w. It takes 2 witnesses." in page
+        assert "Cosigned by one.example/w, two.example/w. The quorum is 2 witnesses." in page
         bare = client.get("/v1/ledger/checkpoint?witnessed=true", headers={"Accept": "text/plain"}).text
         assert bare == body["note"]
         # One more entry: the newest is not cosigned, and the one before is served as witnessed.

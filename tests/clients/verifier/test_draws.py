@@ -244,7 +244,7 @@ def test_fewer_draws_leave_more_out() -> None:
             ["0.02"],
             "branches must be a list of length 2",
         ),
-        (["statement", "relation"], "add_or_remove_one", "this verifier knows no theorem for this sampling"),
+        (["statement", "relation"], "add_or_remove_one", "this verifier does not cover this sampling"),
         (["statement", "group_size"], "2", "must be one of full_batch, shuffled_epochs"),
     ],
 )

@@ -249,7 +249,7 @@ def test_what_is_left_out_is_counted_on_both_sides() -> None:
     whole, nothing = without_rare(law, 0)
     assert whole is law
     assert nothing == 0
-    with pytest.raises(CannotCheck, match="rare draws can be left out"):
+    with pytest.raises(CannotCheck, match="'kept' must be 0"):
         without_rare(FixedSize.of_one(arb(1), arb(0.5)), 1)
 
 
@@ -414,7 +414,7 @@ def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | i
         ("group", ["witness", "directions", "remove", "kept"], ["-1"], "must be an integer"),
         ("group", ["statement", "group_size"], "1", "must be an integer"),
         ("cut", ["statement", "group_size"], "2", "must be one of full_batch, shuffled_epochs"),
-        ("scales", ["statement", "group_size"], "2", "for groups of records"),
+        ("scales", ["statement", "group_size"], "2", "for groups, this verifier covers"),
         (
             "cut",
             ["statement", "events", 0, "sampling", "truncation"],

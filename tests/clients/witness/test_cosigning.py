@@ -295,7 +295,7 @@ def test_a_folder_that_must_not_be_used_is_refused(tmp_path: Path) -> None:
     (folder / "key.pem").chmod(0o600)
     make(tmp_path / "other", NAME)
     (tmp_path / "other" / "key.pem").replace(folder / "key.pem")
-    with pytest.raises(Unusable, match="belongs to another key"):
+    with pytest.raises(Unusable, match="is not the key"):
         open_folder(folder)
     (folder / "state.sqlite3").unlink()
     with pytest.raises(Unusable, match="lost its state"):

@@ -21,7 +21,7 @@ def test_a_key_of_another_implementation_is_read() -> None:
     key = Key.parse(GO_KEY, Kind.LOG)
     assert (key.name, key.id.hex(), str(key)) == ("PeterNeumann", "c74f20a3", GO_KEY)
     assert str(VerifierKey.parse(GO_KEY)) == GO_KEY
-    with pytest.raises(Malformed, match="not of a witness"):
+    with pytest.raises(Malformed, match="must be a key of a witness"):
         Key.parse(GO_KEY, Kind.COSIGNER)
 
 

@@ -21,7 +21,7 @@ def refuse_unless(condition: object, reason: str) -> None:
 
 def require(condition: object, what: str) -> None:
     """Raise `CannotCheck` unless a comparison of balls makes ``what`` certain."""
-    refuse_unless(condition, f"it is not certain that {what}")
+    refuse_unless(condition, f"the numbers do not prove that {what}")
 
 
 Above = NewType("Above", arb)

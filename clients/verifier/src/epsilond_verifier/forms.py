@@ -38,7 +38,7 @@ class Work:
     def take(self, nodes: int, points: int) -> None:
         """Subtract ``nodes`` times ``points`` from the work that is left. Raise `CannotCheck` if that is not enough."""
         self.left -= nodes * points
-        refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points the whole work exceeds {_MOST_WORK}")
+        refuse_unless(self.left >= 0, f"the work exceeds {_MOST_WORK} in all: {nodes} nodes at {points} points")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     """
     law, count = asked.steps[0].law, asked.steps[0].count
     if len(asked.steps) > 1 or not isinstance(law, Atoms | OnGrid):
-        raise CannotCheck("the sum over outcomes needs equal steps, with losses at equal distances")
+        raise CannotCheck("a sum over outcomes needs equal steps whose losses are equally spaced")
     last = count * (law.number - 1)
     refuse_unless(last <= _MOST_TERMS, f"a sum over outcomes may have at most {_MOST_TERMS} terms, not {last}")
     asked.work.take(ctx.prec // 2 * (1 + asked.times), last)
@@ -339,11 +339,11 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
         branches = [(*own, high, high, low) for own, high, low in zip(law.branches, highs, lows, strict=True)]
     x, panels = arb(below.real("tilt", *_TILTS)), below.whole("panels", 1, _MOST_PANELS)
     one_sided = asked.direction == "add" and not laws.is_symmetric(law)
-    refuse_unless(not one_sided, "cutting once is not proved for Poisson batches in the direction add")
+    refuse_unless(not one_sided, "the theorem about a cut excludes Poisson batches in the direction add")
     cuts, sums = list[tuple[arb, AboveCut]](), list[tuple[arb, Callable[[], tuple[arb, arb]]]]()
     for p, own, where, high, low in branches:
         if len(asked.steps) > 1 or not isinstance(own, Sampled):
-            raise CannotCheck("cutting once is proved only for equal steps on batches")
+            raise CannotCheck("the theorem about a cut needs equal steps on sampled batches")
         cuts.append((p, AboveCut.read(where, high, own)))
         sums.append((p, _read_panels(low, cuts[-1][1], x, panels)))
     asked.work.take(_OF_NODE * len(cuts), panels)

@@ -130,7 +130,7 @@ class Draws:
         """Return the branches for 1 to H draws of the record, and the probability of more. The given shares are those
         for 2 to H draws."""
         most = len(shares) + 1
-        refuse_unless(most <= self.size, "a record cannot be drawn more often than there are draws")
+        refuse_unless(most <= self.size, "there are shares for more draws of a record than are made")
         rest, (_, *drawn) = tail(self.size, self.q, most + 1), hits(self.size, self.q, most)
         chosen, branches = [1 - rest - sum(shares, arb(0)), *shares], []
         for h, (share, p) in enumerate(zip(chosen, drawn, strict=True), 1):
@@ -260,7 +260,7 @@ def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
         return Mixture(law.branches[:last]), sum((p for p, _ in law.branches[last:]), arb(0))
     if kept == 0:
         return law, arb(0)
-    refuse_unless(isinstance(law, Poisson), "rare draws can be left out only for Poisson batches")
+    refuse_unless(isinstance(law, Poisson), "'kept' must be 0 except for Poisson batches and mixtures")
     assert isinstance(law, Poisson)
     return replace(law, weights=law.weights[: kept + 1]), sum(law.weights[kept + 1 :], arb(0))
 
@@ -285,7 +285,7 @@ def read_step(event: Reader, relation: str, group: int) -> Step:
     count, kind = event.whole("count", 1, _COUNT), mechanism.word("kind", *_MECHANISMS)
     if group == 1:
         return _MECHANISMS[kind](mechanism, sampling, count, relation)
-    refuse_unless(kind == "gaussian", f"{event.where}: this verifier knows no theorem for groups of records here")
+    refuse_unless(kind == "gaussian", f"{event.where}: for groups, this verifier covers Gaussian noise only")
     return _gaussian(mechanism, sampling, count, relation, group)
 
 
@@ -302,7 +302,7 @@ def _probability(sampling: Reader) -> float:
 
 
 def _covered(condition: bool, sampling: Reader, relation: str) -> None:
-    refuse_unless(condition, f"{sampling.where}: this verifier knows no theorem for this sampling under {relation}")
+    refuse_unless(condition, f"{sampling.where}: this verifier does not cover this sampling under {relation}")
 
 
 def _by_position(sampling: Reader) -> bool:
@@ -458,7 +458,7 @@ def _correlated(
     if kind == "cyclic_poisson":
         cycle, q, apart = sampling.whole("cycle_length", 1, _COUNT), _probability(sampling), count
         _covered(relation != ("add_or_remove_one" if _by_position(sampling) else "replace_one"), sampling, relation)
-        refuse_unless(len(c) <= cycle, f"{sampling.where}: the noise reaches over more steps than a cycle has")
+        refuse_unless(len(c) <= cycle, f"{sampling.where}: there are more coefficients than steps in a cycle")
         cycles = -(-count // cycle)
     elif kind == "fixed_order_epochs":
         _covered(relation != "add_or_remove_one", sampling, relation)

@@ -101,5 +101,5 @@ def _own(step: laws.Step) -> arb:
     elif isinstance(law, laws.Atoms) and laws.is_symmetric(law):
         variation = (laws.largest_loss(law, "remove") / 2).tanh()
     else:
-        raise CannotCheck("this verifier knows no Gaussian DP guarantee for one of the steps")
+        raise CannotCheck("a step has no Gaussian DP guarantee that this verifier knows")
     return 8 * variation.erfinv() ** 2

@@ -22,18 +22,18 @@ def parse(data: bytes) -> Reader:
         spelled = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise CannotCheck(f"the certificate is not JSON: {error}") from None
-    refuse_unless(spelled == data, "the JSON is not canonical, with sorted keys, no white space and no escaped letters")
+    refuse_unless(spelled == data, "the JSON must be canonical: sorted keys, no white space, no escapes")
     return Reader(value, "certificate")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    refuse_unless(len(found) == len(pairs), f"one of these keys is repeated: {sorted(key for key, _ in pairs)}")
+    refuse_unless(len(found) == len(pairs), f"an object repeats a key: {sorted(key for key, _ in pairs)}")
     return found
 
 
 def _bare(text: str) -> NoReturn:
-    raise CannotCheck(f"numbers must be strings, but {text[:40]} is not")
+    raise CannotCheck(f"the number {text[:40]} must be written as a string")
 
 
 def shortest(number: float) -> str:

@@ -186,7 +186,7 @@ def read_place(reader: Reader, law: Law, direction: str) -> Place:
         nodes = sum(_OF_VALUE + place.nodes for _, place in parts)
         return Place(lambda c: MixtureTransform([(p, place.at(c)) for p, place in parts]), _OF_VALUE + nodes, nodes)
     if not isinstance(law, Sampled):
-        raise CannotCheck("discrete noise is proved only by the sum over outcomes")
+        raise CannotCheck("for discrete noise, the only form is the sum over outcomes")
     return _read_sampled(reader, law, direction)
 
 

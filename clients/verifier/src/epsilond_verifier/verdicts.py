@@ -88,7 +88,7 @@ def _read(certificate: Reader) -> _Read:
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
     bound, price, ask = "<=" if claim == "at_most" else ">", None, partial(Asked, steps, work=Work())
     if stated.has("nano_mu_squared"):
-        refuse_unless(group == 1, "prices are proved only for single records")
+        refuse_unless(group == 1, "a price must be for single records, not for groups")
         price = Price.read(stated)
         nodes = _read_nodes(witness, price, needed, ask)
         spelled = f"price {bound} {price.spelled}"
@@ -110,7 +110,7 @@ def _read_proofs(reader: Reader, needed: list[str], ask: Callable[..., Asked]) -
 
 
 def _missing(_e: arb) -> Enclosure:
-    raise CannotCheck("one of the directions is missing")
+    raise CannotCheck("the certificate lacks a proof for a direction")
 
 
 def _read_nodes(witness: Reader, price: Price, needed: list[str], ask: Callable[..., Asked]) -> list[Node]:

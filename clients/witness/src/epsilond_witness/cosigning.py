@@ -129,11 +129,9 @@ def _read(body: bytes) -> _Request:
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        raise Malformed("the body must be text in UTF-8") from None
+        raise Malformed("the body must be a text in UTF-8") from None
     head, blank, note = text.partition("\n\n")
     old, *hashes = head.split("\n")
     if not blank or not old.startswith("old ") or len(hashes) > MOST_HASHES:
-        raise Malformed(
-            "the body must have a line `old SIZE`, up to 63 lines of hashes, an empty line and a signed note"
-        )
+        raise Malformed("the body must be `old SIZE`, up to 63 lines of hashes, an empty line and a signed note")
     return _Request(read_size(old.removeprefix("old ")), tuple(map(read_hash, hashes)), Note.parse(note))

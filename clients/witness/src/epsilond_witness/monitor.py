@@ -96,11 +96,11 @@ class Monitor:
 
     def __post_init__(self) -> None:
         if len({log.name for log in self.logs}) != 1:
-            raise ValueError("all keys of a ledger must have the same name")
+            raise ValueError("all keys of the ledger must have the same name")
         if len({witness.public for witness in self.witnesses}) < len(self.witnesses):
-            raise ValueError("two witnesses have the same key")
+            raise ValueError("two of the witnesses have the same key; name each witness once")
         if not 0 <= self.quorum <= len(self.witnesses):
-            raise ValueError(f"{self.quorum} witnesses must cosign, but there are only {len(self.witnesses)}")
+            raise ValueError(f"{self.quorum} witnesses cannot cosign if there are only {len(self.witnesses)}")
 
     def look(self) -> Look:
         """Ask the service for its checkpoints, and compare them with what was seen before."""
@@ -148,11 +148,11 @@ class Monitor:
         try:
             note = Note.parse(text.decode())
             if note.origin != self.logs[0].name:
-                raise Malformed(f"the checkpoint belongs to {note.origin}, not to {self.logs[0].name}")
+                raise Malformed(f"it belongs to {note.origin}, not to {self.logs[0].name}")
             if not sum(note.is_signed_by(log) for log in self.logs):
-                raise Malformed(f"no known key of {note.origin} has signed the checkpoint")
+                raise Malformed(f"none of the given keys of {note.origin} has signed it")
         except (Malformed, UnicodeDecodeError) as error:
-            reason = "the checkpoint is not text" if isinstance(error, UnicodeDecodeError) else str(error)
+            reason = "it is not a text in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
             raise _Wrong(Alert.UNSIGNED, f"the checkpoint is refused: {reason}") from None
         return note
 
@@ -168,7 +168,7 @@ class Monitor:
             raise _Wrong(Alert.SMALLER, detail, notes)
         path = () if before.size in (0, after.size) else self._path(before.size, after.size)
         if not begins_with((before.size, before.root), (after.size, after.root), path):
-            detail = f"no proof shows that the {after.size} entries begin with the earlier {before.size}"
+            detail = f"no proof shows that the {after.size} entries begin with the earlier {before.size} entries"
             raise _Wrong(Alert.INCONSISTENT, detail, notes)
 
     def _path(self, first: int, second: int) -> tuple[bytes, ...]:
@@ -176,7 +176,7 @@ class Monitor:
         try:
             path = tuple(bytes.fromhex(node) for node in json.loads(text)["path"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise Unreachable("the service's answer is not a proof") from None
+            raise Unreachable("the service answered with something other than a proof of consistency") from None
         return path if all(len(node) == WIDTH for node in path) else ()
 
     def _quorum_at(self, note: Note) -> int:

@@ -64,7 +64,7 @@ class Key:
         data = _decoded(encoded)
         if len(data) != 1 + WIDTH or data[:1] != kind.value:
             wanted = "a log" if kind is Kind.LOG else "a witness"
-            raise Malformed(f"this is the key of {name}, not of {wanted}: <name>+<key id>+<Ed25519 key in base64>")
+            raise Malformed(f"the key of {name} must be a key of {wanted}: <name>+<key id>+<Ed25519 key in base64>")
         found = cls(name, kind, data[1:])
         if found.id.hex() != key_id:
             raise Malformed(f"the key of {name} does not have the id {key_id!r}: copy the whole key again")
@@ -119,17 +119,17 @@ class Note:
         """
         text, blank, lines = note.rpartition("\n\n")
         if not blank or len(note) > MOST_CHARACTERS or not lines.endswith("\n"):
-            raise Malformed("this is not a signed note, which has a text, an empty line, and a line for each signature")
+            raise Malformed("the note must have a text, an empty line, and a line for each signature")
         if any(ord(character) < 32 and character != "\n" for character in note):
-            raise Malformed("this is not a signed note, because it has a control character")
+            raise Malformed("the note contains a control character")
         signatures = tuple(read_signatures(lines))
         origin, *rest = text.split("\n")
         if len(rest) < 2 or "" in rest:
-            raise Malformed("this is not a checkpoint, which has lines with an origin, a size, and a root in base64")
+            raise Malformed("a checkpoint must have lines with an origin, a size, and a root in base64")
         _check_name(origin)
         root = _decoded(rest[1])
         if len(root) != WIDTH:
-            raise Malformed("this is not a checkpoint, because its root does not have 32 bytes")
+            raise Malformed("the root of a checkpoint must have 32 bytes")
         return cls(f"{text}\n", origin, read_size(rest[0]), root, signatures)
 
     def of(self, key: Key) -> tuple[Signature, ...]:
@@ -188,7 +188,7 @@ def read_signatures(lines: str) -> Iterator[Signature]:
     for line in lines.removesuffix("\n").split("\n"):
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
         if not line.startswith(_DASH):
-            raise Malformed("the line of a signature must begin with a dash, U+2014, and a blank")
+            raise Malformed("the line of a signature must begin with a dash (U+2014) and a blank")
         _check_name(name)
         data = _decoded(encoded)
         if len(data) <= 4:
@@ -203,7 +203,7 @@ def read_size(text: str) -> int:
         Malformed: it is not a decimal number without leading zeros, or is not below 2**63.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= 19) or str(int(text)) != text:
-        raise Malformed("a size must be a decimal number without leading zeroes")
+        raise Malformed("a size must be a decimal number without leading zeros")
     if int(text) > LARGEST_SIZE:
         raise Malformed("a size must be below 2**63")
     return int(text)
@@ -246,7 +246,7 @@ def _decoded(text: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (NotBase64, ValueError):
-        raise Malformed("a value that must be base64 is not base64") from None
+        raise Malformed("a key, hash or signature is not in base64") from None
     if _encoded(data) != text:
-        raise Malformed("a value is not canonical base64")
+        raise Malformed("a key, hash or signature is not in canonical base64")
     return data

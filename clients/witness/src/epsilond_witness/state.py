@@ -153,7 +153,7 @@ def make(folder: Path, name: str) -> Key:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state_file, key_file = _files(folder)
     if state_file.exists() or key_file.exists():
-        raise Unusable(f"there is already a witness in {folder}: make the new one in another folder")
+        raise Unusable(f"{folder} already contains a witness; make the new one in another folder")
     with closing(_new(state_file)) as state:
         state.execute("PRAGMA synchronous = EXTRA")
         state.execute("BEGIN IMMEDIATE")
@@ -187,16 +187,16 @@ def open_folder(folder: Path) -> tuple[Ed25519PrivateKey, Key, State]:
         with State(state_file).reading() as records:
             key = Key.parse(records.public_key(), Kind.COSIGNER)
     except FileNotFoundError:
-        raise Unusable(f"there is no file {key_file}: make a witness with `epsilond-witness init`") from None
+        raise Unusable(f"the file {key_file} does not exist; `epsilond-witness init` makes a witness") from None
     except (OSError, ValueError, TypeError) as error:
         raise Unusable(f"{key_file} cannot be read as a key ({type(error).__name__})") from None
     except sqlite3.Error:
         raise Unusable(
-            f"{state_file} cannot be read. A witness that has lost its state must not continue, because it could "
-            "cosign a second history: make a new witness with its own key"
+            f"{state_file} cannot be read. A witness that has lost its state must not go on, as it could cosign a "
+            "second history: make a new one with a key of its own"
         ) from None
     if not isinstance(private, Ed25519PrivateKey) or private.public_key().public_bytes_raw() != key.public:
-        raise Unusable(f"{state_file} belongs to another key than {key_file}")
+        raise Unusable(f"{key_file} is not the key that {state_file} belongs to")
     return private, key, State(state_file)
 
 
