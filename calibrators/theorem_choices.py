@@ -44,12 +44,9 @@ def missing_constants(names: Iterable[str]) -> str:
     """Return the sentence that names the constants that a theorem needs and that are not known.
 
     >>> missing_constants(["radius", "initial_gap"])
-    'The theorem chooses it from radius and initial_gap, which neither the request nor the declared bounds give.'
+    'The theorem computes this value from radius and initial_gap, but not all of these constants are known.'
     """
-    return (
-        f"The theorem computes this value from {_all_of(list(names))}, but neither the request nor the declared "
-        "bounds give all of these constants."
-    )
+    return f"The theorem computes this value from {_all_of(list(names))}, but not all of these constants are known."
 
 
 def with_theorem(algorithm: Algorithm, choices: Iterable[Choice], beside: Beside) -> tuple[Choice, ...]:

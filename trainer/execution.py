@@ -112,8 +112,8 @@ READS_ONCE = (
 
 
 class Coordinates(Enum):
-    """How an update mixes coordinates if there is neither a domain to project onto nor a penalty. This decides whether canaries of one run are
-    independent."""
+    """How an update mixes coordinates if there is neither a domain to project onto nor a penalty. This decides
+    whether canaries of one run are independent."""
 
     MIXED = "mixed"
     """Coordinates influence each other."""

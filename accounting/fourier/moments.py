@@ -20,7 +20,7 @@ ACCUMULATION = 44.0
 _LARGE = 600.0
 #: Terms whose log is below this are negligible beside the largest term, and slow to compute.
 _UNDERFLOW = -700.0
-#: A term of at most e^-46 times the largest changes the sum by less than one unit in the last place, however it is rounded.
+#: A term of at most e^-46 times the largest changes the sum by less than one unit in the last place.
 _NOTHING = 46.0
 
 

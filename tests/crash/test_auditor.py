@@ -243,7 +243,7 @@ DOCTORED: dict[str, tuple[Callable[[BudgetView], object], str]] = {
         lambda view: view.entries[7].update(hash=view.entries[2]["hash"]),
         "two entries have one hash",
     ),
-    "a leaf index that falls": (lambda view: view.entries[7].update(leaf_index=1), "leaf_index is not larger"),
+    "a leaf index that falls": (lambda view: view.entries[7].update(leaf_index=1), "leaf_index does not grow"),
     "an entry of another budget": (lambda view: view.entries[3].update(budget_id="bud_2"), "is of bud_2"),
     "a second beginning": (lambda view: doubled(view, 1), "at sequence 9: create is out of place"),
     "an unknown kind of entry": (lambda view: view.entries[7].update(kind="refund"), "which nothing here explains"),

@@ -121,7 +121,7 @@ class FixedOrderSampler(TurnsSampler):
 
 
 def dealt_out(positions: Indices, turns: int, dataset_size: int, stream: Keystream) -> npt.NDArray[np.int32]:
-    """Cut a secret permutation of the declared places into parts of equal size, and return the part of each slot: shape (N,).
+    """Cut a secret permutation of the declared places into equal parts, and return the part of each slot: shape (N,).
 
     Args:
         positions: shape (N,): the slot of each place.

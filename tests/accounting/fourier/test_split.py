@@ -289,7 +289,7 @@ def test_an_error_of_log_m_is_inside_the_bounds(part: str, shift: float) -> None
 
 def test_a_cut_that_leaves_too_much_beyond_it_is_refused() -> None:
     split = chain(step_of(Pair.REMOVE, 0.7, 0.5), 10**6, (0.01, 5.0))[0][0]
-    with pytest.raises(OverflowError, match="too much mass"):
+    with pytest.raises(OverflowError, match="too much probability"):
         split.rest_line(2.0, split.decay).values(50.0, 20)
 
 

@@ -105,7 +105,7 @@ def test_what_is_missing_is_marked_at_its_field(reader: TestClient) -> None:
         ),
         ("", "Your call:"),
         ("<script>alert(1)</script>", "Your call: this is not Python"),
-        ("print('<b>')", "Your call: print says nothing that is read here"),
+        ("print('<b>')", "Your call: print cannot be read here"),
     ],
 )
 def test_what_is_not_understood_is_told_with_its_place(reader: TestClient, code: str, said: str) -> None:

@@ -78,7 +78,7 @@ def test_a_released_model_is_told_downloaded_and_tried(quick: Sweeps) -> None:
     wrong = quick.client.post(f"{at}/try", data=fields | {"feature-3": "many"}, headers=HERE)
     assert wrong.status_code == 422
     assert 'value="many"' in wrong.text
-    assert "holds numbers" in wrong.text
+    assert "must be a number" in wrong.text
     assert wrong.text.count('aria-invalid="true"') == 1
 
 

@@ -213,7 +213,7 @@ def test_a_proof_that_was_changed_is_refused(
     kept.write_text(sign(another, context.settings.checkpoint_key))
     for proof in (inclusion, consistency):
         said = prove(proof, "--checkpoint", str(kept))
-        assert f"a checkpoint of {new['tree_size']} entries has another root than the proof" in said
+        assert f"a checkpoint of {new['tree_size']} entries and the proof have different roots" in said
     foreign = str(VerifierKey.of(Ed25519PrivateKey.generate(), new["origin"]))
     arguments = ("prove", "--proof", f"{tmp_path}/proof.json", "--public-key")
     (tmp_path / "proof.json").write_text(json.dumps(inclusion))

@@ -59,7 +59,7 @@ def test_an_end_at_zero_is_not_stated(reader: Any) -> None:
     body = account(reader, {"mechanism": {"kind": "gaussian", "noise_multiplier": 1000.0}}, delta=0.4).json()
     assert body["epsilon"]["lower"] == 0
     assert body["certificates"]["lower"] is None
-    assert "it is 0" in body["certificates"]["notes"][-1]
+    assert "this end is 0" in body["certificates"]["notes"][-1]
     assert body["certificates"]["upper"]["verdict"] == "verified"
 
 

@@ -314,6 +314,6 @@ def test_the_least_noise_is_over_what_a_record_moves():
     with pytest.raises(Unreachable, match=r"every noise multiplier from 0\.00447214 on"):
         solve(spec(target=ApproximateDpTarget(1e6, 0.5), **epochs))
     given = {"unknown": Unknown.EPSILON, "target": OpenEpsilon(1e-5), "noise_multiplier": 1e-3}
-    with pytest.raises(InvalidValue, match=r"of a record together is 0\.0002236") as caught:
+    with pytest.raises(InvalidValue, match=r"noise multiplier 0\.0002236") as caught:
         solve(spec(**epochs | given))
     assert caught.value.pointer == ("noise_multiplier",)

@@ -42,7 +42,7 @@ def test_linear_kinds_may_go_without_an_intercept(kind: str) -> None:
         ({"kind": "svm"}, "kind must be"),
         ({"kind": "linear_regression", "q": 1.5}, "has no q"),
         ({"kind": "mlp", "num_classes": 2, "q": 1.5}, "has no q"),
-        ({"kind": "softmax_regression", "num_classes": 2, "threshold": 1.5}, "gives no threshold"),
+        ({"kind": "softmax_regression", "num_classes": 2, "threshold": 1.5}, "has no threshold"),
         ({"kind": "softmax_regression"}, "num_classes"),
     ],
 )

@@ -112,7 +112,7 @@ def test_lengths_have_the_moments_that_are_declared_and_few_more() -> None:
     )
     lengths = np.linalg.norm(inputs(rows, rows.draw(400_000, random)[0]), axis=1)
     assert np.mean(lengths**4) ** 0.25 <= 2.0 * 1.02
-    with pytest.raises(Unsupported, match="labels have bounds"):
+    with pytest.raises(Unsupported, match="the labels of this loss are bounded"):
         labelled_rows("linear_regression", 10, 2.0, constants, random=random, is_heavy_tailed=True)
 
 
