@@ -75,7 +75,7 @@ def test_a_pure_epsilon_that_is_too_small_is_refused() -> None:
     assert json.loads(data)["statement"]["nano_pure_epsilon"] == "750000000"
     verdict = check(altered(data, "statement", nano_pure_epsilon="749999999"))
     assert verdict.verdict == "cannot check"
-    assert "pure epsilons" in verdict.reason
+    assert "pure epsilon" in verdict.reason
 
 
 def test_a_mu_that_is_too_small_is_refuted() -> None:
