@@ -213,7 +213,7 @@ def test_a_proof_that_was_changed_is_refused(
     kept.write_text(sign(another, context.settings.checkpoint_key))
     for proof in (inclusion, consistency):
         said = prove(proof, "--checkpoint", str(kept))
-        assert f"a checkpoint of {new['tree_size']} entries and the proof have different roots" in said
+        assert f"the checkpoint of {new['tree_size']} entries and the proof have different roots" in said
     foreign = str(VerifierKey.of(Ed25519PrivateKey.generate(), new["origin"]))
     arguments = ("prove", "--proof", f"{tmp_path}/proof.json", "--public-key")
     (tmp_path / "proof.json").write_text(json.dumps(inclusion))
@@ -277,7 +277,7 @@ def test_an_export_is_verified_elsewhere_with_a_checkpoint_and_a_public_key_alon
     assert elsewhere(tmp_path, str(Path(rfc9162.__file__)), str(export), str(kept), key).stdout == b"28\n"
     printed = elsewhere(tmp_path, "-m", "app", "ledger", "prove", "--proof", str(proof), "--public-key", key).stdout
     assert printed.startswith(b"proved: the tree of 31 entries of epsilond/led_")
-    assert b"with --public-key" in elsewhere(tmp_path, *verify).stderr
+    assert b"needs --public-key" in elsewhere(tmp_path, *verify).stderr
 
     # The same files in process: each way in which they do not belong together.
     def not_valid(*arguments: str) -> str:
