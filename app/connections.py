@@ -1,7 +1,7 @@
 """Limits how long the server waits for a client, and answers input that is not a request.
 
-The server underneath waits as long as a client likes for the first byte of a request, for the rest of it, and for
-somebody to read an answer. The server cannot tell a client that has vanished from a slow one.
+uvicorn itself sets no limit: it waits for ever for the first byte of a request, for the rest of the request, and for
+the client to read an answer. It cannot tell a client that has vanished from a slow one.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ log = structlog.get_logger("epsilond.connections")
 HEAD_S = 20.0
 #: The seconds for a body: `BODY_S`, and one more second for every `BODY_BYTES_PER_S` bytes that have arrived.
 BODY_S, BODY_BYTES_PER_S = 30.0, 500
-#: The seconds for which a client may read nothing of an answer.
+#: The longest time, in seconds, that a client may pause while it reads an answer.
 UNREAD_S = 60.0
-#: After a refusal, data that still come are dropped for this many seconds. Closing at once could destroy the answer
-#: before the client reads it.
+#: After a refusal, data that still arrive are dropped for this many seconds. If the connection were closed at once,
+#: the answer could be lost before the client reads it.
 LINGER_S = 2.0
-#: The seconds that a connection may be idle between two requests. Proxies keep theirs for a minute, and the proxy
-#: should be the one to close.
+#: The seconds that a connection may be idle between two requests. Proxies close idle connections after a
+#: minute. This time is longer, so that the proxy closes first.
 KEEP_ALIVE_S = 75
 #: The largest head of a request: all lines before its body.
 HEAD_BYTES = 16 * 2**10
@@ -90,7 +90,7 @@ class Owes(Enum):
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection. `end_overdue` checks about once a second whether the client owes something."""
+    """A connection of uvicorn. `end_overdue` checks about once a second whether the client is late with its next step."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -113,7 +113,7 @@ class Connection(H11Protocol):
             super().data_received(data)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse input that is not HTTP. This is called while its error is handled."""
+        """Refuse input that is not HTTP. uvicorn calls this method while it handles the error of its parser."""
         if self._messages.fault == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             detail = f"The lines before the body are longer than {HEAD_BYTES} bytes."
             self._refuse(Problem(431, "head_too_large", detail))
@@ -148,8 +148,7 @@ class Connection(H11Protocol):
         if self.flow.write_paused or self.transport.is_closing():
             return Owes.READING
         if self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE:
-            # The time between two requests is limited elsewhere, for clients that have had an answer and ask nothing
-            # more.
+            # A client that has had an answer and sends no further request is limited elsewhere.
             return Owes.HEAD if self.timeout_keep_alive_task is None else Owes.NOTHING
         if self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused:
             return Owes.NOTHING if self.cycle.waiting_for_100_continue else Owes.BODY

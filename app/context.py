@@ -29,13 +29,13 @@ def utc_now() -> datetime:
 
 
 def default_gate() -> FairGate:
-    """Return a gate with a place for each core. More computations at once would only make all of them slower."""
+    """Return a gate that admits one computation per core. More at once would only make all of them slower."""
     return FairGate(os.cpu_count() or 1, MOST_WAITING, seconds=30.0)
 
 
 def verification_gate() -> FairGate:
-    """Return a gate for one verification at a time. Its place is separate, so that many verifications delay no other
-    work."""
+    """Return a gate that admits one verification at a time. It is separate from the gate for other computations, so
+    that many verifications do not delay them."""
     return FairGate(1, most_waiting=4, seconds=30.0)
 
 
@@ -51,7 +51,7 @@ def audit_pool() -> ProcessPool:
 
 @dataclass(frozen=True)
 class Context:
-    """Settings, database, clock and limits of numerics of one process."""
+    """The settings, the database, the clock and the limits on numerical work of one process."""
 
     settings: Settings
     database: Database

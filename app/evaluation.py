@@ -1,4 +1,4 @@
-"""Many values of one list of events, within a request's time."""
+"""Computes many values for one list of events within the time limit of a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.context import Context
 from app.kit.process_pool import too_much_work
 from app.problems import refused_at, unprocessable
 
-#: Full batches of Gaussian noise have a closed form; this many events times values take some milliseconds.
+#: Full batches with Gaussian noise have a closed form. This many pairs of event and value take a few milliseconds.
 MOST_IN_THREAD = 1000
 
 P = ParamSpec("P")

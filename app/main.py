@@ -98,8 +98,8 @@ def create_app(context: Context) -> FastAPI:
         current_default_thread_limiter().total_tokens += context.threads_of_numerics
         app.state.began = time.monotonic()
         await run_in_threadpool(fence_of(context).look)
-        # The supervisor runs even on a server without workers: it takes runs away from other machines' workers that
-        # have gone silent.
+        # The supervisor runs even on a server without workers: if a worker on another machine has gone silent,
+        # the supervisor takes its run away.
         supervisor = Supervisor(context, context.settings.workers)
         await run_in_threadpool(supervisor.start)
         progress.open()

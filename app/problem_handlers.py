@@ -1,4 +1,4 @@
-"""Every exception that a route can raise, as problem+json."""
+"""Turns every exception that a route can raise into an answer in problem+json."""
 
 from __future__ import annotations
 

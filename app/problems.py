@@ -16,7 +16,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class ProblemItem(BaseModel):
-    """One fault, and its place."""
+    """One fault of a request, and the place of the fault in the request."""
 
     pointer: str = Field(
         description="JSON pointer (RFC 6901) into the request body; outside the body, `/query/...` or `/header/...`."

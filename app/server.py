@@ -32,7 +32,7 @@ log = structlog.get_logger("epsilond.server")
 GRACE_S = 3
 #: The most seconds that a stop takes, whatever still runs.
 STOP_S = 9.0
-#: The server has ten ticks a second; slow clients are looked for once in this many.
+#: The server ticks ten times a second. It looks for slow clients once in this many ticks.
 TICKS_PER_LOOK = 10
 
 
@@ -184,7 +184,7 @@ def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.should_exit = True
 
-    # The server has its own handlers while it runs; these hear signals before and after that.
+    # The server has its own handlers while it runs; these handlers receive signals before and after that.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     server.run(sockets=[listening])

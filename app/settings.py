@@ -42,7 +42,7 @@ from app.setting_types import (
 MIN_SECRET_LENGTH = 32
 #: Variables that the command line, the client and docker-compose.yml read.
 _OTHER_VARIABLES = {"EPSILOND_API_KEY", "EPSILOND_URL", "EPSILOND_POSTGRES_PASSWORD"}
-#: What Kubernetes and Docker tell a container of a service with the name epsilond.
+#: Variables that Kubernetes and Docker set in containers if a service has the name epsilond.
 _SERVICE_LINK = re.compile(r"EPSILOND(_[A-Z0-9]+)*_(SERVICE_(HOST|PORT(_.*)?)|PORT_[0-9]+_(TCP|UDP)(_.*)?)")
 
 
@@ -139,8 +139,8 @@ class Settings(BaseSettings):
     """The number of runs of one API key that may wait for a worker; the next one is answered 429."""
 
     approvals: int = Field(1, ge=1, le=5)
-    """Principals that must approve a request for another limit of a budget, none of them the one who asked. Keys with
-    the scope `limits` change limits without a request."""
+    """The number of principals, other than the requester, that must approve a request to change a budget's limit. Keys
+    with the scope `limits` change limits without a request."""
 
     certify_charges: bool = False
     """Keep with every reservation a certificate of what its events cost alone, as if each request asked for one
@@ -209,7 +209,7 @@ class Settings(BaseSettings):
     (`docs/operating/tracing.md`). It needs the packages of `make tracing`. Empty: nothing is traced."""
 
     traces_ratio: float = Field(1.0, ge=0, le=1)
-    """The share of the traces that begin here which is recorded."""
+    """The share of traces that is recorded, among those that begin in this service."""
 
     traces_parents: Networks = ""
     """Networks of proxies and clients, separated by blanks, whose header `traceparent` says which trace a request
@@ -265,7 +265,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def tracing_networks(self) -> tuple[Network, ...]:
-        """Return the networks whose requests may be parts of traces that began there."""
+        """Return the networks whose clients may send the trace that a request belongs to."""
         return tuple(ip_network(network) for network in self.traces_parents.split())
 
     @property
@@ -336,8 +336,8 @@ def settings_faults(error: ValidationError) -> str:
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """Return a sentence for each variable that looks like a setting and is none. A misspelt name would otherwise leave
-    a setting, such as the key that encrypts files, at its default without a word.
+    """Return a sentence for each variable that looks like a setting but is not one. Otherwise, a misspelt name would
+    silently leave a setting, such as the key that encrypts files, at its default.
 
     >>> unknown_variables(["EPSILOND_DATA_KEYFILE", "EPSILOND_PORT", "EPSILOND_API_KEY", "HOME"])
     ['EPSILOND_DATA_KEYFILE is not a setting, and has no effect. Did you mean EPSILOND_DATA_KEY_FILE?']
@@ -346,7 +346,7 @@ def unknown_variables(environment: Iterable[str]) -> list[str]:
     names = [name for name in environment if name.startswith("EPSILOND_") and name not in known | _OTHER_VARIABLES]
     found = []
     for name in sorted(each for each in names if not _SERVICE_LINK.fullmatch(each)):
-        # Compared without what all names begin with.
+        # The prefix that all names share is left out of the comparison.
         near = nearest(name.removeprefix("EPSILOND_").lower(), list(Settings.model_fields))
         meant = "" if near is None else f" Did you mean EPSILOND_{near.upper()}?"
         found.append(f"{name} is not a setting, and has no effect.{meant}")

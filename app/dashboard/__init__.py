@@ -1,1 +1,1 @@
-"""The dashboard at `/`: pages for people, made of what the HTTP interface answers."""
+"""The dashboard at `/`: pages for people, made from the answers of the HTTP interface."""

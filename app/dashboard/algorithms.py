@@ -1,4 +1,4 @@
-"""The algorithms in families, each with its theorem, its assumptions, and what is wrong in its paper."""
+"""The algorithms in families, each with its theorem, its assumptions, and the known errors of its paper."""
 
 from __future__ import annotations
 

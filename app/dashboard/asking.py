@@ -135,7 +135,7 @@ async def pass_on(request: Request, path: str, key: str) -> Answer:
 
 
 class _Answered:
-    """The two ends of a request that passes through no network."""
+    """A request within this process and its answer, in place of a network connection."""
 
     def __init__(self, body: bytes) -> None:
         self.status = 0

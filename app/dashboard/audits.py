@@ -34,7 +34,7 @@ async def show(request: Request, audit_id: str) -> Response:
 
 @router.post("")
 async def attack(request: Request) -> Response:
-    """Attack the training of a run with canaries, or its scores, once, and lead to the result."""
+    """Attack the training or the scores of a run once, with canaries, and redirect to the result."""
     given = await read_form(request)
     body = {"run_id": given.get("run_id", ""), **(_OF_SCORES if given.get("part") == "scores" else {})}
     answer = await ask(request, "POST", "/v1/audits", body=body, key=given.get("key", ""))

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from app.dashboard.wording import at_most
 
-#: Rough number of ticks; a reader needs few.
+#: The approximate number of ticks. A reader needs only a few.
 _TICKS = 5
 _ROUND = (1.0, 2.0, 5.0, 10.0)
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0

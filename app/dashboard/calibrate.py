@@ -157,7 +157,7 @@ def _note(solution: Mapping[str, Any]) -> str:
 
 
 def written(value: Any, *, is_largest: bool = False) -> str:
-    """Return the value that was found. Noise is rounded up, and a largest possible value down."""
+    """Return the value that was found. Noise is rounded up, and a value that must not be exceeded is rounded down."""
     if isinstance(value, list):
         numbers = [at_most(each) for each in value]
         return numbers[0] if len(set(numbers)) == 1 else f"{numbers[0]} … {numbers[-1]}"

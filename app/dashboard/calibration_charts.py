@@ -17,7 +17,7 @@ from app.dashboard.wording import at_least, at_most, words
 DELTA = 1e-5
 _POINTS_OF_STEPS = 12
 _POINTS_OF_TRADE_OFF = 25
-#: The factors that a target is multiplied by.
+#: The factors by which the target is multiplied to get the other targets of a chart.
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: The fields that may be varied; the first of them that a target has is varied.
 _VARIED = ("epsilon", "rho", "mu", "advantage", "tpr", "bayes_risk")

@@ -1,4 +1,4 @@
-"""The gate that every request body passes: its size, its content type, its JSON."""
+"""The gate that every request body passes: it checks the size, the content type and the JSON."""
 
 from __future__ import annotations
 

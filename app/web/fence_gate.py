@@ -1,4 +1,4 @@
-"""The gate that every request passes after the guard: it serves nothing while the database is behind its fence."""
+"""The gate that every request passes after the guard: it refuses requests while the database lacks recorded entries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _OPEN = ("/health/", "/metrics")
 
 
 class FenceGate:
-    """ASGI middleware that answers 503 while the database is refused."""
+    """ASGI middleware that answers 503 while the database lacks entries that the fence (`docs/operating/fence.md`)
+    records as acknowledged.
+    """
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
         self.app = app

@@ -20,7 +20,7 @@ _ADDRESSES = frozenset({b"location", b"hx-redirect", b"hx-location", b"hx-push-u
 #: The attributes in this service's templates whose value is an address. Values are escaped, so no text of a page
 #: matches.
 _LINK = re.compile(r'(?<=[\s"])((?:href|src|action|formaction|hx-(?:get|post|push-url))=")/(?!/)')
-#: The most proxies in a row; nobody has as many.
+#: The largest number of proxies in a row. No real installation has as many.
 _MOST_HOPS = 20
 
 

@@ -1,4 +1,4 @@
-"""Pages and pictures that the service makes. Each contains everything that it needs, and may only be shown."""
+"""Pages and pictures that the service makes. Each contains everything that it needs, and no script."""
 
 from __future__ import annotations
 

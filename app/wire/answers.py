@@ -27,7 +27,7 @@ class IntervalBody(Schema):
 
 
 class ConventionBody(Schema):
-    """The convention of the numbers in a privacy answer: those in the literature differ by factors of 2."""
+    """The convention of the numbers in a privacy answer. Conventions in the literature differ by factors of 2."""
 
     neighboring_relation: str
     contribution_bound: str

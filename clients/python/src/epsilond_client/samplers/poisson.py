@@ -111,7 +111,9 @@ class TruncatedPoisson(Sampler):
         return drawn[(drawn >= self._first) & (drawn < self._last)]
 
     def _kept(self, drawn: Indices, step: int) -> Indices:
-        """Return a uniformly random subset: those with the least words. All words are drawn again if two are equal."""
+        """Return a uniformly random subset: the records with the smallest random words. If two words are equal, all
+        words are drawn again.
+        """
         attempt = 0
         while True:
             words = self._words("kept", "<u8", 0, self._places, step, attempt)[drawn]

@@ -81,7 +81,7 @@ class Sampler(ABC):
 
     @property
     def records(self) -> int:
-        """Return the number of records in all shards. It is secret if membership is."""
+        """Return the number of records in all shards. This number is secret if it is secret who is in the data set."""
         return self._records
 
     @property
@@ -174,7 +174,8 @@ class Sampler(ABC):
     def shard(self, number: int, count: int) -> Self:
         """Return the sampler of one of several machines: it draws the same steps from its own range of records.
 
-        All of them together draw what this one draws. Each needs the same key: make them from one `state_dict`.
+        The shards of all machines together draw what this sampler draws. Each shard needs the
+        same key, so make all shards from one `state_dict`.
         """
         return type(self)(
             self.dataset_size,
@@ -236,7 +237,7 @@ class Sampler(ABC):
 
     def _drawn_bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
         """Return the bin of each record of the shard in a block: each of ``count`` bins is equally likely."""
-        beyond = (1 << 64) // count * count  # words from here on would favor the first bins
+        beyond = (1 << 64) // count * count  # words at or above this bound would make the first bins more likely
         words = np.array(self._words("bins", "<u8", self._first, self._last, block))
         if beyond < 1 << 64:
             for place in np.flatnonzero(words >= np.uint64(beyond)):
@@ -268,7 +269,7 @@ def whole(name: str, value: Any, lowest: int) -> int:
 
 
 def checked_probability(value: float) -> float:
-    """Return the probability; ValueError if it is not one, or 0."""
+    """Return the probability; ValueError unless it is above 0 and at most 1."""
     if not 0.0 < value <= 1.0:
         raise ValueError(f"sampling_probability must be above 0 and at most 1, got {value!r}")
     return float(value)
