@@ -8,16 +8,16 @@ length for which the model's constants are within the plan's. A record's loss is
 constants, and its gradients have at most the planned length. Rows that are not finite have no loss.
 
 A margin of 2^-7 on B covers rounding, for the following reason. All numbers are in float64, whose unit roundoff is u =
-2^-53. Let p be the number of parameters, w the point, eta the step size, G the bound on gradients, R the radius of the
-ball and T the number of steps. A step is a deterministic function of its record and its point, so two runs are
-identical until the differing record is first drawn. A computed logit is the exact logit of a point at most (p + 2) u
-|w| away, and the same holds for every column of the sum of p products. The computed step is the exact step at that
-point, up to 16 u eta G and the rounding of norms in the projection. So both runs together deviate from the exact runs
-by at most 2 (3 p + 20) u (R + eta G) in each step, and the mean of T points deviates by its share of this bound. The
-sum over T steps is at most 2^-8 eta G, or else the plan is refused for having too many steps. This is half of the
-margin by which a drawn record's gradient stays below the charged bound. Rounding the average to the grid of the noise
-moves it by less than the other half. The charged distance is capped at 2 R, so the ball is reduced by the grid's margin
-to keep within this cap.
+2^-53. Let p be the number of inputs with the intercept's constant, w the point, eta the step size, G the bound on
+gradients, R the radius of the ball and T the number of steps. A step is a deterministic function of its record and its
+point, so two runs are identical until the differing record is first drawn. A computed logit is the exact logit of a
+point at most (p + 2) u |w| away, and the same holds for every column of the sum of p products. The computed step is the
+exact step at that point, up to 16 u eta G and the rounding of norms in the projection. So both runs together deviate
+from the exact runs by at most 2 (3 p + 20) u (R + eta G) in each step, and the mean of T points deviates by its share
+of this bound. The sum over T steps is at most 2^-8 eta G, or else the plan is refused for having too many steps. This
+is half of the margin by which a drawn record's gradient stays below the charged bound. Rounding the average to the grid
+of the noise moves it by less than the other half. The charged distance is capped at 2 R, so the ball is reduced by the
+grid's margin to keep within this cap.
 """
 
 from __future__ import annotations

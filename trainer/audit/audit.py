@@ -2,8 +2,8 @@
 claim.
 
 The rules for guessing are chosen on pilot runs, whose guesses are not counted. There are two findings. The first is the
-bound at the given delta; nearly all of the permitted error probability is spent on it. The second compares the claim
-with a bound at one further delta; its rule and delta are those that did best in the pilot. The second finding detects
+bound at the given delta; nearly all of the permitted error probability is spent on it. The second compares claim and
+bound at one of several deltas; its rule and delta are those that did best in the pilot. The second finding detects
 faults for which a bound at a tiny delta would need millions of trials.
 """
 
@@ -111,7 +111,8 @@ def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
 
 
 def attacked_events(plan: Plan, design: str) -> tuple[Event, ...]:
-    """Return the events that a design attacks: those of the training, or that of the evaluation."""
+    """Return the events that a design attacks: those of the training, or that of the evaluation. A row is either
+    trained on or held out, so a canary tests the charge of only one of the two."""
     if design == HELD_OUT:
         assert plan.evaluation is not None, "the schedule has refused it"
         return (plan.evaluation.event,)

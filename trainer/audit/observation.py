@@ -41,8 +41,8 @@ def observe(
     """
     features = rows(plan, members, design)
     trained, streams = model(members.size), random_streams(seed)
-    # The declared size is public. It must allow for every canary and one more record, which may exceed the plan's
-    # number of records.
+    # The declared size is public. It is at least the number of canaries plus one other record, even if the plan
+    # declares fewer records.
     capacity = max(usual_capacity(plan), members.size + 1)
     records = prepare(trained, features, np.zeros(len(features)), plan.dtype, capacity, streams.slots)
     trainer = execution_of(plan).make(Task(plan, trained, records, streams))
