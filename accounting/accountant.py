@@ -39,7 +39,7 @@ from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
 
 MAX_EPSILON = 1e15
-#: A delta below this is not resolved further.
+#: Deltas below this number are not computed more closely.
 NEGLIGIBLE_DELTA = 1e-33
 
 NO_FINITE_EPSILON = (
@@ -59,11 +59,12 @@ TOO_FAR = (
 #: Rare mixture branches are left out if their total probability is below this share of delta.
 RARE_SHARE = 1e-7
 _MOST_REACHES = 16
-#: The relative width that bounds by two enclosing laws never reach: the two differ by some thousandths.
+#: Bounds from two enclosing laws are always wider than this relative width, because the two laws differ by some
+#: thousandths.
 _NARROWER_THAN_LAWS = 1e-4
 #: Relative error of a sum of largest losses, whose exponentials magnify the rounding of a noise multiplier.
 PURE_ALLOWANCE = 2e-12
-#: Smaller sums have no relative accuracy.
+#: Sums below this number are not accurate in relative terms.
 SMALLEST_PURE = 1e-300
 
 
@@ -125,7 +126,8 @@ def epsilon_of_composition(
 
 
 def _lowered(answer: Answer, below: Answer | None) -> Answer:
-    """Replace the answer's lower end by that of another list, which costs no more; without such a list, by 0."""
+    """Return the answer with the lower end of another list's answer. That list costs no more; if it is None, the lower
+    end is 0."""
     value, least = answer.value, 0.0 if below is None else below.value.lower
     lower = min(value.lower, least)
     budget = {**answer.error_budget, "rounded_events": value.lower - lower}
@@ -135,7 +137,8 @@ def _lowered(answer: Answer, below: Answer | None) -> Answer:
 def _epsilon_despite_discrepancy(composition: Composition, delta: float, evaluators: Sequence[Evaluator]) -> Answer:
     """Bound epsilon by that of the stand-in, at delta less the discrepancy and at delta plus the discrepancy.
 
-    The discrepancy grows with epsilon. If it is taken at E, it proves every upper and every lower end of at most E.
+    The discrepancy grows with epsilon. So the discrepancy at some epsilon E is valid for every upper and lower end that
+    is at most E.
     """
     discrepancy, grows = composition.discrepancy, composition.discrepancy.growing > 0.0
     reach = _epsilon(composition, delta, evaluators).value.upper if grows else 0.0
@@ -287,7 +290,7 @@ def _inverted(
     known = [evaluator for evaluator in evaluators if isinstance(evaluator, AskedBefore)]
     convolved: tuple[Evaluator, ...] = (*known, AllocationConvolution())
     answer = intersect(composition, convolved, ask, largest, narrow)
-    # For lists that are convolved, contours give a wider interval.
+    # Contour integrals give a wider interval than convolution where convolution is possible.
     if _is_narrow(answer.value, narrow):
         return answer
     return intersect(composition, (*convolved, FourierInversion()), ask, largest, narrow)

@@ -105,7 +105,7 @@ class BayesRiskTarget(Described):
 
     @property
     def limit(self) -> float:
-        """The largest delta, rounded down by more than the rounding of `risk`."""
+        """The largest permitted delta, rounded down by more than the rounding error of `risk`."""
         return 1.0 - self.bayes_risk / log_odds(self.prior)[0] - 2.0**-48
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:

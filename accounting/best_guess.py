@@ -14,7 +14,7 @@ _ROUNDING = 1e-12
 
 
 def under_epsilon(epsilon: float, delta: float = 0.0) -> float:
-    """Return the share under (epsilon, delta)-differential privacy.
+    """Return the largest share of right guesses under (epsilon, delta)-differential privacy.
 
     No test is right more often than ``(e^epsilon + delta) / (1 + e^epsilon)`` (Kairouz, Oh & Viswanath 2015, Theorem
     2.1).
@@ -36,10 +36,11 @@ def under_mu(mu: float) -> float:
 
 
 def under_rho(rho: float) -> float:
-    """Return the share under rho-zero-concentrated differential privacy.
+    """Return an upper bound of the share of right guesses under rho-zero-concentrated differential privacy.
 
     The Kullback-Leibler divergence of the two outputs is at most rho, so their total variation is at most
-    ``sqrt(rho / 2)`` (Pinsker) and ``sqrt(1 - e^-rho)`` (Bretagnolle & Huber); a guess is right in half of 1 plus that.
+    ``sqrt(rho / 2)`` (Pinsker) and ``sqrt(1 - e^-rho)`` (Bretagnolle & Huber); a guess is right with probability (1 +
+    total variation) / 2.
 
     >>> round(under_rho(0.5), 4), round(under_rho(5.0), 4)
     (0.75, 0.9983)

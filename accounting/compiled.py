@@ -73,7 +73,7 @@ class _Uncompiled:
 def _load() -> None:
     """Hand every waiting function to numba, which finds the functions that it calls by their names in its module."""
     with _lock:
-        # Intel's vector functions have errors of their own.
+        # Intel's vector functions round differently, so they are not used.
         os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
         import numba  # noqa: PLC0415 -- a sixth of a second, which many processes never need
 
@@ -98,8 +98,8 @@ def _cache_folder(sources: Path) -> str:
     numba compares the kept code with a function's own file, but not with the files of the functions that it calls. It
     reads nothing from a folder that it cannot write to; code that was compiled at installation is then copied.
     """
-    digest = hashlib.sha256(Path(__file__).read_bytes())  # this file says how they are compiled
-    for source in sorted(sources.glob("*.py")):
+    digest = hashlib.sha256(Path(__file__).read_bytes()) # This file is included because it determines how functions are
+    compiled. for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
     name = digest.hexdigest()[:16]
     beside = sources / "__pycache__" / "compiled" / name

@@ -35,7 +35,7 @@ from accounting.events import (
 from accounting.events.schedules import resolve_schedules
 from accounting.relations import NeighboringRelation
 
-#: Absolute, in delta.
+#: The absolute error in delta that is allowed for dp-accounting's rounding.
 REFEREE_ALLOWANCE = 1e-12
 #: The most steps for which dp-accounting's truncation keeps arrays small.
 MAX_REFEREE_COUNT = 200_000
@@ -51,7 +51,7 @@ KNOWN = (
     PureDp,
     ApproximateDp,
 )
-#: Reasons why there is no second opinion, for the kinds whose name does not tell.
+#: Reasons why there is no second opinion, for kinds of mechanism whose name does not make the reason clear.
 _WHY_NONE = {
     "tree_aggregation": (
         " (only its Renyi accountant takes trees, and it also counts a root above leaves that are never filled)"
@@ -229,7 +229,7 @@ class _Factory:
 def library_epsilon(
     dp_event: Mapping[str, object], relation: NeighboringRelation, delta: float, accountant: str
 ) -> float:
-    """Return the epsilon that a dp-accounting accountant reports for a dp-accounting event.
+    """Return the epsilon that one of dp-accounting's accountants reports for one of its events.
 
     Args:
         dp_event: The JSON form of the event (`accounting.dp_event_reader`), with numbers of the types that it has

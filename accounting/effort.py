@@ -29,8 +29,8 @@ MOST_EVENTS = 16
 def is_quick(events: Sequence[Event]) -> bool:
     """Return whether closed forms and contour integrals suffice, which almost always takes milliseconds.
 
-    Other kinds of events need distributions that are first enumerated, averaged or mixed, and long lists add up to a
-    long time. A service should limit such lists.
+    Other kinds of events need distributions that must first be enumerated, averaged or mixed, which takes longer. Long
+    lists take long, too. A service should limit such lists.
 
     >>> from accounting.events import RandomAllocation
     >>> is_quick([Event(Gaussian(1.0), Poisson(0.01), 1000)]), is_quick([Event(Gaussian(1.0), RandomAllocation(9, 1))])

@@ -19,7 +19,7 @@ from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.report_noisy_max import NoisyMaxLoss
 
-#: Losses whose attained pair depends on the epsilon or delta that is asked for.
+#: Losses whose attained pair depends on the requested epsilon or delta.
 _CHOICES = (BoundedRangeLoss, NoisyMaxLoss)
 
 

@@ -76,7 +76,7 @@ def participation_norm(coefficients: Array, steps: int, separation: int) -> floa
 
 
 def listed(coefficients: Sequence[float]) -> Array:
-    """Return coefficients that are given, as an array."""
+    """Return the given coefficients as an array."""
     return np.array(coefficients, dtype=np.float64)
 
 

@@ -1,7 +1,7 @@
 """Steps that may fail outright: the deltas of (epsilon, delta)-DP guarantees in a composition.
 
-Every (epsilon, delta)-DP step is dominated by one that reveals everything with probability delta and is randomised
-response otherwise, independently of all other steps. So with f the probability that some step fails,
+Every (epsilon, delta)-DP step is dominated by a step that reveals everything with probability delta and otherwise is
+randomised response, independently of all other steps. Let f be the probability that some step fails. Then
 
     delta(eps) = f + (1 - f) delta_rest(eps),     f = 1 - prod (1 - delta_i)^count_i,
 

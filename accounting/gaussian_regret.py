@@ -6,8 +6,8 @@ each prior (`bayes_risk`), and convex curves are ordered as their Bayes risks, s
 
     the largest of R_g(p) - R_f(p) over all priors p, or 0:
 
-whatever the prior, an attacker's probability of success exceeds what g promises by at most that much. There is one
-regret in each direction; the larger of the two is a distance between the curves.
+For every prior, an attacker's probability of success exceeds the probability that g allows by at most this regret.
+There is one regret in each direction; the larger of the two is a distance between the curves.
 
 Bounds. R is concave in p, R(0) = 0, and R(p) = R(1 - p), for the list and for the Gaussian. Between two priors a
 concave function lies above its chord and below the extensions of the neighbouring chords; a chord's extension is
@@ -66,7 +66,7 @@ class RegretOfGaussian:
 
     @property
     def regret(self) -> float:
-        """The larger of the two: a distance of the curves."""
+        """The larger of the two regrets, which is a distance between the curves."""
         return max(self.promised_too_much, self.promised_too_little)
 
 

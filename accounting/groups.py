@@ -40,7 +40,7 @@ from accounting.numbers import read_integer, read_real
 from accounting.relations import NeighboringRelation
 
 MAX_GROUP_SIZE = 1000
-#: The name of an upper bound that went through single records.
+#: The method name of an upper bound that is derived from the cost of single records.
 THROUGH_SINGLE_RECORDS = "group_privacy"
 _MAX_EPSILON = 1e15
 #: Shares of delta below this are given up for a lower bound on epsilon.
@@ -167,7 +167,8 @@ class GroupComposition:
         return (FourierInversion(), *QUICK_EVALUATORS) if slow else EVALUATORS
 
     def less(self, epsilon: float) -> float:
-        """Return the amount by which the delta of an exact list may be below the delta of its pairs."""
+        """Return the largest amount by which the list's delta may be below the delta of its pairs, if the pairs are
+        exact."""
         return (1.0 + math.exp(min(epsilon, 700.0))) * self.rare * (1.0 + 1e-12)
 
 
@@ -268,7 +269,7 @@ def _least_share(excess: Callable[[float], float], start: float, step: float) ->
     if at_high <= 0.0:
         low = start / (1.0 + step)
         at_low = excess(low)
-        # If the list costs nothing at this delta, the search would fall to the smallest of all numbers.
+        # If the list costs nothing at this delta, the search would go down to the smallest positive float.
         if at_low <= 0.0 and excess(0.0) <= 0.0:
             return 0.0
         while at_low <= 0.0:
@@ -343,7 +344,7 @@ def _log_factor(share: float, size: int) -> float:
 
 
 def _times_exp(delta: float, log_factor: float) -> float:
-    """Return delta e^log_factor, at most 1."""
+    """Return delta times e^log_factor, or 1 if that is smaller."""
     if delta == 0.0:
         return 0.0
     return min(1.0, math.exp(min(0.0, math.log(delta) + log_factor)) * (1.0 + 1e-14))

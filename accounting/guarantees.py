@@ -185,7 +185,7 @@ def read_orders(values: object) -> tuple[float, ...]:
 
 
 def check_increasing(orders: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the orders, or refuse them unless they increase."""
+    """Return the orders. Raise an error if they do not increase."""
     for index, (first, second) in enumerate(pairwise(orders)):
         if first >= second:
             raise InvalidValue("orders must increase", pointer=("orders", index + 1))

@@ -67,7 +67,7 @@ class Bounds:
 
     @property
     def is_sound(self) -> bool:
-        """Return whether no number is NaN and the numbers are in order; other bounds are discarded."""
+        """Return whether the numbers are in order and none is NaN. Callers discard bounds that are not sound."""
         return 0.0 <= self.lower <= self.upper and not any(map(math.isnan, self.error_budget.values()))
 
     @property

@@ -1,21 +1,23 @@
-r"""DP-SGD-Output: projected steps of one record each, without noise; their average is released with noise, once.
+r"""DP-SGD-Output takes projected steps without noise, each on one record, and releases the noisy average of its points.
 
 Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925), Algorithm 1.
 
-The charge relies on properties of the losses, for every data set. So models are linear, labels are within their range
-(`trainer.records`), and rows longer than B are scaled down to it, where B is the length up to which the model's
-constants are within those of the plan. A record's loss is then convex with the planned Hoelder constants, and its
-gradients have at most the planned length. Rows that are not finite have no loss.
+The charge is valid only if the loss of every possible record has the planned properties. So models are linear, labels
+are within their range (`trainer.records`), and rows longer than B are scaled down to length B. Here B is the largest
+length for which the model's constants are within the plan's. A record's loss is then convex with the planned Hoelder
+constants, and its gradients have at most the planned length. Rows that are not finite have no loss.
 
-A margin of 2^-7 on B covers rounding, for the following reason. Everything is in float64, u = 2^-53. The change by a
-step is a function of the record and of the point alone, bit by bit, so two runs are the same until the differing record
-is first drawn. A computed logit is that of a point at most (p + 2) u |w| away, as is every column of the sum of p
-products. The step is the exact step there, up to 16 u eta G and the rounding of norms in the projection: both runs
-together deviate from the exact ones by at most 2 (3 p + 20) u (R + eta G) in each step, and the mean of T points by its
-share of that. Summed over T steps that is at most 2^-8 eta G, which is half of the margin by which a drawn record's
-gradient stays below the charged bound; plans with more steps are refused. The average is rounded to a grid that moves
-it by less than the other half, and the noise is added there. The ball is reduced by the grid's margin, for the cap of 2
-R.
+A margin of 2^-7 on B covers rounding, for the following reason. All numbers are in float64, whose unit roundoff is u =
+2^-53. Let p be the number of inputs with the intercept's constant, w the point, eta the step size, G the bound on
+gradients, R the radius of the ball and T the number of steps. A step is a deterministic function of its record and its
+point, so two runs are identical until the differing record is first drawn. A computed logit is the exact logit of a
+point at most (p + 2) u |w| away, and the same holds for every column of the sum of p products. The computed step is the
+exact step at that point, up to 16 u eta G and the rounding of norms in the projection. So both runs together deviate
+from the exact runs by at most 2 (3 p + 20) u (R + eta G) in each step, and the mean of T points deviates by its share
+of this bound. The sum over T steps is at most 2^-8 eta G, or else the plan is refused for having too many steps. This
+is half of the margin by which a drawn record's gradient stays below the charged bound. Rounding the average to the grid
+of the noise moves it by less than the other half. The charged distance is capped at 2 R, so the ball is reduced by the
+grid's margin to keep within this cap.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from trainer.loop import State, StreamPlace, Task
 from trainer.models import LinearModel, Model
 from trainer.structured_steps import StructuredSteps
 
-#: The relative margin by which rows stay shorter than the longest row that the plan admits.
+#: The relative margin by which rows are kept shorter than the longest row that the plan's constants allow.
 MARGIN = 2.0**-7
 _UNIT = 2.0**-53
 _BISECTIONS = 200
@@ -45,7 +47,7 @@ _SMALLEST = 1e-100
 
 
 class OutputPerturbationSteps(StructuredSteps):
-    """The steps of a plan of output perturbation. The noise is drawn in the last step.
+    """The steps of an output-perturbation plan. Noise is drawn only in the last step.
 
     Guarantees:
         - the_noise_alone_makes_the_release: points and indices are not released.
@@ -120,7 +122,8 @@ class OutputPerturbationSteps(StructuredSteps):
         return xp.concat([gradient, slope]) if model.fit_intercept else gradient
 
     def _inside(self, point: Array) -> Array:
-        """Return the projection onto a slightly smaller ball; the point itself if there is no ball."""
+        """Return the point's projection onto a slightly smaller ball than the plan's. Without a ball, return the point
+        itself."""
         if not isinstance(self._domain, L2Ball):
             return point
         radius = self._domain.radius * (1.0 - self._grid.margin)
@@ -216,17 +219,18 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
 
 
 def unit_of(plan: Plan) -> float:
-    """Return the smallest distance between the averages of neighbours that is charged, or the radius if that is
-    less."""
+    """Return the smaller of two lengths: the smallest charged distance between the averages of neighbours, and the
+    radius."""
     phase = phase_of(plan)
     return min(phase.step_size * phase.gradient_norm, phase.radius)
 
 
 def grid_of(plan: Plan, model: LinearModel) -> Grid:
-    """Return the grid of the average, in units of `unit_of`.
+    """Return the grid to which the average is rounded, in units of `unit_of`.
 
     Raises:
-        InvalidValue: If the noise is so large against one step that no grid keeps the margin.
+        InvalidValue: If the noise is so large compared with one step that every grid for it would exceed the rounding
+            margin.
     """
     phase, unit = phase_of(plan), unit_of(plan)
     grid = grid_for(phase.noise_stddev / unit, model.num_parameters, "float64", math.ceil(phase.radius / unit))
@@ -240,9 +244,10 @@ def grid_of(plan: Plan, model: LinearModel) -> Grid:
 
 
 def _smooth_enough(phase: OutputPerturbation, model: LinearModel) -> float:
-    """Return the longest input for which the loss has the plan's Hoelder constants."""
+    """Return the largest norm of an input for which the loss has the plan's Hoelder constants."""
     loss, found = model.loss, []
-    if loss.holder_constant == 0.0:  # gradients that are the same at every point fit any exponent
+    if loss.holder_constant == 0.0:
+        # A gradient that is the same at every point is Hoelder continuous with any exponent.
         return math.inf
     if loss.holder_exponent == phase.holder_exponent and loss.holder_constant > 0.0:
         found.append(math.pow(phase.holder_constant / loss.holder_constant, 1.0 / (1.0 + phase.holder_exponent)))
@@ -258,7 +263,7 @@ def _smooth_enough(phase: OutputPerturbation, model: LinearModel) -> float:
 
 
 def _short_enough(phase: OutputPerturbation, model: LinearModel) -> float:
-    """Return the longest input whose gradients are within the plan's bound at every point that steps reach."""
+    """Return the largest norm of an input for which gradients stay within the plan's bound at every reachable point."""
     loss = model.loss
 
     def longest(norm: float) -> float:
@@ -276,7 +281,7 @@ def _short_enough(phase: OutputPerturbation, model: LinearModel) -> float:
 
 
 def check_request(proposal: Proposal) -> None:
-    """Refuse a plan that the model's constants do not fit, before anything is charged.
+    """Raise an error, before anything is charged, if the model's constants are not within the plan's.
 
     Raises:
         InvalidValue, Unsupported: As `OutputPerturbationSteps` does.

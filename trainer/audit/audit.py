@@ -1,9 +1,10 @@
 """An audit: canaries go through the real trainer, an attacker guesses about them, and the guesses are compared with the
 claim.
 
-The rules for guessing are chosen on pilot runs, which are not counted. There are two findings: the bound at the given
-delta, which gets nearly all of the error, and the comparison with the claim's whole curve, whose rule and delta are the
-pilot's best. The latter detects faults for which a bound at a tiny delta needs millions of trials.
+The rules for guessing are chosen on pilot runs, whose guesses are not counted. There are two findings. The first is the
+bound at the given delta; nearly all of the permitted error probability is spent on it. The second compares claim and
+bound at one of several deltas; its rule and delta are those that did best in the pilot. The second finding detects
+faults for which a bound at a tiny delta would need millions of trials.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ MAX_CANARIES_OF_ONE_RUN = 4096
 #: The most canaries of one run with independent trials. More canaries would not be faster, because their rows form a
 #: dense square matrix.
 _INDEPENDENT_CANARIES = 512
-#: The most numbers of one run's path that are kept.
+#: The largest number of coordinates that are kept of the path of one run.
 _MAX_PATH = 2 * 10**7
-#: Further deltas at which the claim is compared, if they are above the delta in question.
+#: Further deltas at which claim and bound may be compared. Only those above the requested delta are used.
 _CURVE = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)
-#: The share of the error that the curve gets. Faults worth finding are far from the claim, so a small share is enough.
+#: The share of the permitted error probability for the comparison at further deltas. It is small, because faults worth
+#: finding are far from the claim.
 _CURVE_SHARE = 0.02
 #: The number of counted trials for each pilot trial.
 _COUNTED_PER_PILOT = 5
@@ -109,11 +111,8 @@ def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
 
 
 def attacked_events(plan: Plan, design: str) -> tuple[Event, ...]:
-    """Return the events that a design attacks and to which the claim refers: those of the training, or that of the
-    evaluation.
-
-    A row is either trained on or held out. So a canary is in one of the parts, and tests the charge of that part alone.
-    """
+    """Return the events that a design attacks: those of the training, or that of the evaluation. A row is either
+    trained on or held out, so a canary tests the charge of only one of the two."""
     if design == HELD_OUT:
         assert plan.evaluation is not None, "the schedule has refused it"
         return (plan.evaluation.event,)
@@ -140,7 +139,8 @@ def audit(
     Args:
         plan: An executable plan.
         delta: The delta of the claim, in (0, 1).
-        trials: The number of counted canaries. The pilot has a fifth as many (as many again for the method of one run).
+        trials: The number of counted canaries. The pilot has a fifth as many; with the method of one run, it has just
+            as many.
         confidence: In (0, 1).
         method: A name in `methods.METHODS`.
         design: A name in `canaries.DESIGNS`, or `held_out.HELD_OUT` for the evaluation of the plan.

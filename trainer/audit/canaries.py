@@ -2,12 +2,14 @@
 
 The loss of a record is linear in the parameters, so its gradient is the record itself and no step hides it.
 
-- ``orthogonal``: each canary has a coordinate to itself. After clipping, a run whose records are drawn one by one adds
-  to that coordinate the same as the accountant's worst pair: b_t + sigma Z_t per step. The noises of coordinates are
-  independent, batches of other canaries leave the coordinate alone, so one run with m canaries is m independent runs
-  with one, and counting them together is counting independent trials of one mechanism.
-- ``opposed``: one canary, and one other record that points the other way and is shorter. A sum that is bounded as a
-  whole, and not record by record, flips from one side to the other: twice the distance that was charged.
+- ``orthogonal``: each canary has a coordinate to itself. If records are drawn independently, that coordinate of the
+  clipped noisy sum in step t is b_t + sigma Z_t, as in the accountant's worst-case pair: b_t says whether the canary is
+  in the batch, and Z_t is standard noise. The noise is independent between coordinates, and other canaries do not touch
+  this coordinate. So one run with m canaries is equivalent to m independent runs with one canary each, and their
+  guesses can be counted as independent trials.
+- ``opposed``: one canary, and one other record that points the other way and is shorter. If a faulty trainer bounds the
+  sum as a whole instead of each record, the canary reverses the sum's direction, which is twice the distance that was
+  charged.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ ORTHOGONAL = "orthogonal"
 OPPOSED = "opposed"
 DESIGNS = (ORTHOGONAL, OPPOSED)
 
-#: The length of a canary's gradient over the largest contribution of a record. It is certainly clipped, or normalised
-#: to nearly 1.
+#: The length of a canary's gradient, divided by the largest contribution of a record. A gradient of this length is
+#: certainly clipped, or normalised to a length of nearly 1.
 _LENGTH = 1e6
-#: The length of the shorter record's gradient over the largest contribution of a record.
+#: The length of the shorter record's gradient, divided by the largest contribution of a record.
 _OUTWEIGHED = 1e3
 #: The record that replaces a canary which does not take part, in units of the canary.
 _STAND_IN = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}
@@ -73,7 +75,7 @@ def model(canaries: int) -> LinearModel:
 
 
 def dependence(plan: Plan) -> str:
-    """Return the reason why the canaries of one run would not be independent trials; empty if they are.
+    """Return the reason why the canaries of one run are not independent trials, or an empty string if they are.
 
     Guarantees:
         - independence_is_proved_or_refused: an empty answer means that, with orthogonal canaries and independent noise
@@ -93,13 +95,14 @@ def dependence(plan: Plan) -> str:
 
 
 def largest_number_of_rows(plan: Plan) -> int:
-    """Return the most rows that a run reads: schemes of a fixed size have as many places as the plan declares."""
+    """Return the largest number of rows that a run reads. Fixed-size schemes have as many places as the plan
+    declares."""
     free = all(_has_every_slot(event.sampling) for event in plan.events)
     return MAX_DATASET_SIZE if free else plan.dataset_size
 
 
 def _is_by_record(sampling: Sampling) -> bool:
-    """Return whether the draw of a record says nothing about that of another."""
+    """Return whether each record is drawn independently of the other records."""
     if isinstance(sampling, DisjointBatches):
         return sampling.assignment == "independent"
     return _has_every_slot(sampling)
@@ -132,8 +135,8 @@ def rows(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> Floats:
 
 
 def places(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> npt.NDArray[np.intp]:
-    """Return the place of each canary among the rows: shape (m,). A canary without a row has an empty place after all
-    rows."""
+    """Return the index of each canary's row, shape (m,). A canary without a row gets the index of an empty place after
+    all rows."""
     present = _have_a_row(plan, members)
     first = 0 if design == ORTHOGONAL else 1
     found = np.empty(members.size, dtype=np.intp)

@@ -1,8 +1,9 @@
 """A canary in the held-out part: an attack on one row by an evaluation's noisy vector.
 
-The attacker has chosen the evaluated parameters, as anybody who trains a model may do, and the canary, so that the
-canary adds a vector as long as the bound on a row's contribution allows. Each trial has a vector of its own, drawn by
-`trainer.held_out.noisy_sums` as for any run, and the attacker sees all of it, because every metric follows from it.
+The attacker chooses the evaluated parameters, as anybody who trains a model may do, and also the canary. The choice
+makes the canary add the longest vector that the bound on a row's contribution allows. Each trial draws a new vector
+with `trainer.held_out.noisy_sums`, as any run does. The attacker sees the whole vector, because every metric is
+computed from it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HELD_OUT = "held_out"
 TWO_CLASSES = Layout(2, has_probabilities=True)
 #: The number of slots of a trial: one for the canary, and an empty one.
 _CAPACITY = 2
-#: The largest logit; the probability of another class is 0 beside it.
+#: The logit of the predicted class. It is so large that the probability of every other class is 0 in floating point.
 _LOGIT = 60.0
 
 

@@ -16,7 +16,7 @@ from trainer.audit.trials import Counts, Rule, Trials, ranks, thresholds
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way to a lower bound.
+    """A method that derives a lower bound of epsilon from guesses.
 
     Attributes:
         name: The name of the method in a request.

@@ -26,7 +26,7 @@ def observe(
     seed: int | None,
     before_step: Callable[[], None] = lambda: None,
 ) -> Observation:
-    """Carry out the plan on the canaries that take part, as `trainer.run` does, and watch.
+    """Carry out the plan on the canaries that take part, as `trainer.run` does, and return what an attacker observes.
 
     Args:
         plan: An executable plan.
@@ -41,7 +41,8 @@ def observe(
     """
     features = rows(plan, members, design)
     trained, streams = model(members.size), random_streams(seed)
-    # This is a public number: there may be more canaries than declared records, and one record besides.
+    # The declared size is public. It is at least the number of canaries plus one other record, even if the plan
+    # declares fewer records.
     capacity = max(usual_capacity(plan), members.size + 1)
     records = prepare(trained, features, np.zeros(len(features)), plan.dtype, capacity, streams.slots)
     trainer = execution_of(plan).make(Task(plan, trained, records, streams))

@@ -18,12 +18,12 @@ from accounting.numbers import MAX_COUNT, read_integer, read_real
 
 #: The relative widening of a p-value, which is more than the rounding of the binomial sums.
 _ROUNDING = 1e-9
-#: The resolution of the bound. The smaller end is returned.
+#: The width at which the search for the bound ends. The lower end of the final bracket is returned.
 _RESOLUTION = 1e-9
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Bound the probability of this many right guesses under (epsilon, delta)-DP.
+    """Return an upper bound of the probability of this many right guesses or more under (epsilon, delta)-DP.
 
         P(W >= v) + 2 m delta max_{i >= 1} P(v > W >= v - i) / i,    W binomial(r, e^epsilon / (1 + e^epsilon))
 

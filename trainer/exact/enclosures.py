@@ -1,7 +1,8 @@
 """Enclosures: pairs of rational numbers between which a real number certainly lies.
 
-Functions are sums of their series in whole numbers of 2^-bits, called units here. Each docstring counts the rounding.
-The returned interval is never too narrow, and it becomes arbitrarily narrow with more bits and a narrower argument.
+Each function sums its power series in integer multiples of 2^-bits, which are called units here. Its docstring bounds
+the rounding error. The returned interval always contains the true value, and becomes arbitrarily narrow with more bits
+and a narrower argument.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from functools import lru_cache
 
 Interval = tuple[Fraction, Fraction]
 
-#: The sine is computed between 0 and this, which is above pi.
+#: The upper end of the range in which the sine is computed. It is slightly above pi.
 SINE_LIMIT = Fraction(22, 7)
 
 
 def exp(argument: Interval, bits: int) -> Interval:
-    """Return bounds of exp on the interval, relatively to about 2^-bits and to the interval's width.
+    """Return bounds of exp on the interval. Their relative error is about 2^-bits plus the interval's width.
 
-    With a the least argument rounded down to a unit, exp(a) = 2^k exp(f) with f = a - k ln 2, which is known to 2 |k|
-    units and lies in [0, 0.7]. A term of the series is the one before times f / j, rounded down twice: its error is at
-    most 0.7 / j of that of the one before, plus 2, so it stays below 4 units; the remaining terms are below 8 units. An
-    error of f counts at most 3 times, since exp(f) < 3.
+    Let a be the least argument, rounded down to a unit. Then exp(a) = 2^k exp(f) with f = a - k ln 2. The number f is
+    known to 2 |k| units and lies in [0, 0.7]. Term j of the series is term j - 1 times f / j, rounded down twice. Its
+    error is at most 0.7 / j times the error of term j - 1, plus 2 units, so it stays below 4 units. The omitted terms
+    sum to less than 8 units. An error in f is magnified at most 3 times, since exp(f) < 3.
 
     >>> low, high = exp((Fraction(-1), Fraction(-1)), 80)
     >>> float(low) == float(high) == 0.36787944117144233
@@ -47,12 +48,13 @@ def exp(argument: Interval, bits: int) -> Interval:
 
 
 def ln(argument: Interval, bits: int) -> Interval:
-    """Return bounds of the natural logarithm on an interval of positive numbers, to about 2^-bits and relative width.
+    """Return bounds of ln on an interval of positive numbers, to about 2^-bits plus the interval's relative width.
 
-    With 2^k m the least argument, m in [2/3, 4/3] and rounded down to a unit, the logarithm is k ln 2 + 2 artanh z with
-    z = (m - 1) / (m + 1), which is at most 1/5 in size. A term is the one before times z^2, rounded down twice: its
-    error is at most 1/25 of that of the one before, plus 2, so it stays below 3 units, and below 2 after its division
-    by 3 or more. An error of z of 1 unit counts for 2, and the remaining terms for 1.
+    Write the least argument as 2^k m, with m in [2/3, 4/3] rounded down to a unit. Its logarithm is k ln 2 + 2 artanh z
+    with z = (m - 1) / (m + 1) and |z| <= 1/5. Each power of z is the previous one times z^2, rounded down twice. Its
+    error is at most 1/25 of the previous error, plus 2 units, so it stays below 3 units. Division by 3 or more leaves
+    less than 2 units in each term of the series. An error of 1 unit in z adds at most 2 units, and the omitted terms
+    add at most 1.
 
     >>> low, high = ln((Fraction(10), Fraction(10)), 80)
     >>> float(low) == float(high) == 2.302585092994046
@@ -77,7 +79,7 @@ def ln(argument: Interval, bits: int) -> Interval:
         total += term // count
     error = 2 * count + 6
     two = tuple(power * end for end in _ln_two(bits)[:: 1 if power >= 0 else -1])
-    # The slope is nowhere larger than at the least argument, so the greatest one's ratio to it less 1 is enough.
+    # The slope of ln is largest at the least argument. So ln grows over the interval by at most greatest / least - 1.
     wider = (_quotient(high, 2 * bits - power) + 1) // mantissa + 1 - unit
     return Fraction(two[0] + 2 * total - error, unit), Fraction(two[1] + 2 * total + error + wider, unit)
 
@@ -86,8 +88,8 @@ def ln(argument: Interval, bits: int) -> Interval:
 def _ln_two(bits: int) -> tuple[int, int]:
     """Return bounds of ln 2 in units, at most 2 apart.
 
-    It is 2 artanh(1/3). Each term is rounded down by less than 2 finer units, and the remaining terms are less than
-    one.
+    The series is that for 2 artanh(1/3). Each term is rounded down by less than 2 units of the finer grid used here,
+    and the omitted terms sum to less than one such unit.
     """
     finer = bits + 16
     term = (1 << finer) // 3
@@ -100,12 +102,12 @@ def _ln_two(bits: int) -> tuple[int, int]:
 
 
 def _quotient(number: Fraction, shift: int) -> int:
-    """Return number 2^shift, rounded down."""
+    """Return ``number`` times 2^shift, rounded down to an integer."""
     return (number.numerator << max(shift, 0)) // (number.denominator << max(-shift, 0))
 
 
 def times(one: Interval, other: Interval) -> Interval:
-    """Return the products of two intervals' numbers, whatever their signs.
+    """Return the interval of all products of a number in one interval and a number in the other. Any signs are allowed.
 
     >>> times((Fraction(-1), Fraction(2)), (Fraction(3), Fraction(4))) == (-4, 8)
     True
@@ -115,7 +117,7 @@ def times(one: Interval, other: Interval) -> Interval:
 
 
 def power(base: Interval, exponent: Fraction, bits: int) -> Interval:
-    """Return bounds of base^exponent for bases of at least 0 and a positive exponent.
+    """Return bounds of base^exponent for an interval of bases >= 0 and a positive exponent.
 
     >>> low, high = power((Fraction(2), Fraction(2)), Fraction(5, 2), 80)
     >>> low**2 <= 32 <= high**2
@@ -131,12 +133,12 @@ def power(base: Interval, exponent: Fraction, bits: int) -> Interval:
 
 
 def sine(argument: Interval, bits: int) -> Interval:
-    """Return bounds of the sine on an interval within [0, 22/7], to about 2^-bits and the interval's width.
+    """Return bounds of the sine on an interval within [0, 22/7], to about 2^-bits plus the interval's width.
 
-    With x the middle in units of 2^-bits, each term is the one before times x^2 / (2k (2k + 1)), rounded down: the
-    error of a term is at most that of the one before times 22^2 / (7^2 2k (2k + 1)), plus 2, so it stays below 6 units.
-    The first term that is left out is below one unit, or is covered by the error of its own term. The sine changes by
-    no more than its argument does.
+    Let x be the midpoint of the interval. Term k of the series is term k - 1 times x^2 / (2k (2k + 1)), rounded down.
+    Its error is at most the error of term k - 1 times 22^2 / (7^2 2k (2k + 1)), plus 2 units, so it stays below 6
+    units. The first omitted term is below one unit, or is covered by its own error bound. The sine changes by no more
+    than its argument, so half the interval's width covers the rest of the interval.
 
     >>> low, high = sine((Fraction(1, 2), Fraction(1, 2)), 80)
     >>> float(low) == float(high) == 0.479425538604203
