@@ -1,7 +1,9 @@
-"""The books: what the entries of all budgets amount to, read once in the order in which they were written.
+"""Compute the state of all budgets ("the books") from their entries, in one pass in the order in which the entries were
+written.
 
-This module is pure: the entries come from a database or from a file. Every entry is checked when it is read, so a fault
-names the first wrong entry. Only reservations that later entries may still change are kept in memory.
+This module is pure: the caller reads the entries from a database or from a file. Every entry is checked as soon as it
+is read, so a reported fault names the first wrong entry. Only reservations that later entries may still change are kept
+in memory.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ from app.ledger.rebuild import UNREADABLE, BrokenChain, Chained, History, detail
 from app.ledger.states import BudgetState, ReservationState, plus
 from app.tables.states import REGISTER, Amounts, ReservationStatus
 
-# These stand here because they are compared for every entry, and looking up a member in its class would take longer
-# than the rest of the work.
+# These members have names of their own because every entry is compared with them. Looking up a member in its class each
+# time would take longer than the rest of the work.
 _CREATE, _RESERVE, _LIMIT = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.LIMIT
 _PENDING, _STARTED, _COMMITTED = ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED
 
 
 class StoredEntry(Chained, Protocol):
-    """An entry as it is stored, with the columns that say where it belongs."""
+    """A stored entry, with the columns that state its chain and its place."""
 
     @property
     def leaf_index(self) -> int: ...
@@ -46,13 +48,14 @@ class StoredEntry(Chained, Protocol):
 
 
 class BadPlace(Exception):
-    """The first place where the books are not what the ledger wrote.
+    """Reports the first place where the stored ledger differs from what the service wrote.
 
     Attributes:
-        budget_id: The budget whose entry or row is wrong; None if a file ends too early, or has a line that is not an
-            entry.
-        sequence: The sequence of the wrong entry; None if the entries are intact and a table beside them is wrong.
-        leaf_index: The place that the stored entry has among those of all budgets; None if it is missing.
+        budget_id: The budget whose entry or row is wrong; None if a file is truncated, or contains a line that is not
+            an entry.
+        sequence: The sequence number of the wrong entry; None if the entries are intact and another table contradicts
+            them.
+        leaf_index: The position of the stored entry among the entries of all budgets; None if the entry is missing.
         reason: What is wrong, in words.
     """
 
@@ -65,7 +68,7 @@ class BadPlace(Exception):
 
 
 class Charges(Protocol):
-    """An observer that learns what each entry does while the books are read."""
+    """An observer that is called for each entry about a reservation while the entries are read."""
 
     def add(
         self,
@@ -75,22 +78,22 @@ class Charges(Protocol):
         before: ReservationState | None,
         after: ReservationState,
     ) -> None:
-        """See an entry about a reservation.
+        """Process an entry about a reservation.
 
         Args:
-            leaf_index: Its place among all entries.
-            history: The history of its budget, including the entry.
-            record: What it says.
-            before, after: The reservation; before None if the entry made it.
+            leaf_index: The position of the entry among the entries of all budgets.
+            history: The history of the entry's budget, up to and including the entry.
+            record: The parsed entry.
+            before, after: The reservation before and after the entry; ``before`` is None if the entry created it.
         """
 
 
 class Known(NamedTuple):
-    """A reservation, and the entry that made it.
+    """A reservation, with the place and the maker of the entry that created it.
 
     Attributes:
-        state: Its state after the last entry about it.
-        sequence, principal_id: Those of the entry that made it.
+        state: The reservation's state after the last entry about it.
+        sequence, principal_id: The sequence number and the principal of the entry that created it.
     """
 
     state: ReservationState
@@ -100,7 +103,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """The end of a budget's chain."""
+    """The head of a budget's chain: the sequence number and the hash of its last entry."""
 
     budget_id: str
     sequence: int
@@ -109,15 +112,16 @@ class Head:
 
 @dataclass
 class Account:
-    """A budget in the books.
+    """A budget, as the entries read so far describe it.
 
     Attributes:
-        history: The result of its own entries.
-        above: The accounts of the budgets above it, the parent first.
-        used: What this budget and those under it use: the amount that the limit bounds.
-        makers: The makers of each reservation in ``history``: the sequence and the principal of the entry that made it.
-        exposed: How often each step may have been released under this budget itself, by the step's text.
-        steps: The steps in ``exposed``.
+        history: The state that results from the budget's own entries.
+        above: The accounts of its ancestors, the parent first.
+        used: The amounts that this budget and its descendants use together, which count against the limit.
+        makers: For each reservation in ``history``, the sequence number and the principal of the entry that created it.
+        exposed: How often each step may have been released by reservations of this budget itself, keyed by the step's
+            text.
+        steps: The steps that ``exposed`` counts, by their text.
     """
 
     history: History
@@ -129,12 +133,12 @@ class Account:
 
     @property
     def head(self) -> Head:
-        """Return the end of its chain."""
+        """Return the head of the budget's chain."""
         return Head(self.history.budget_id, self.history.sequence, self.history.head_hash)
 
     @property
     def path(self) -> str:
-        """Return the ids from the root to the budget."""
+        """Return the ids of the budgets from the root to this one, as one text."""
         return "/".join([account.history.budget_id for account in (*reversed(self.above), self)])
 
     @property
@@ -148,10 +152,13 @@ class Account:
 
 
 class Books:
-    """Takes the entries of whole trees of budgets, and of the register, in the order of their leaf indices.
+    """The state of all budgets, built from the entries of whole trees of budgets and of the register.
+
+    Pass the entries in the order of their leaf indices.
 
     Args:
-        may_be_corrected: Committed reservations that a later entry may be about; None if nobody knows them.
+        may_be_corrected: The ids of the committed reservations that a later entry may correct; None if they are not
+            known in advance.
         charges: The observer of every entry about a reservation.
     """
 
@@ -163,7 +170,8 @@ class Books:
         self._may_be_corrected = may_be_corrected
 
     def read(self, entry: StoredEntry) -> EntryRecord:
-        """Return what the next entry says, after checking that it follows in its chain. Call `enter` with it next.
+        """Return the parsed record of the next entry, after checking that the entry follows in its chain. Then pass
+        both to `enter`.
 
         Raises:
             BadPlace: the entry does not follow the one before it.
@@ -181,7 +189,7 @@ class Books:
         return record
 
     def end_of(self, budget_id: str) -> Head | None:
-        """Return the end of a budget's chain, or of the register's; None if there is no entry of it."""
+        """Return the head of a budget's chain or of the register's chain; None if the chain has no entry."""
         if budget_id == REGISTER:
             register = self.register
             return Head(REGISTER, register.sequence, register.head_hash) if register.sequence else None
@@ -189,9 +197,10 @@ class Books:
         return None if account is None else account.head
 
     def events_of(self, record: EntryRecord) -> tuple[Event, ...] | None:
-        """Return the events of an entry that is read and not entered yet: its own, or those that it refers to.
+        """Return the events of an entry that was passed to `read` but not yet to `enter`: its own events, or those of
+        the entry that it refers to.
 
-        None if the reservation is unknown; the entry is then refused.
+        Return None if the reservation is unknown; `enter` then refuses the entry.
         """
         account = self.accounts.get(record.budget_id)
         if record.events or record.refers_to is None or record.reservation_id is None or account is None:
@@ -206,10 +215,10 @@ class Books:
 
         Returns:
             A reservation that can no longer change, or a subject that the register has ended, if the entry leads to
-            one; it is forgotten here.
+            one; it keeps nothing of it.
 
         Raises:
-            BadPlace: the ledger would not have done it.
+            BadPlace: the ledger would not have written this entry.
         """
         self.entries += 1
         try:
@@ -228,33 +237,33 @@ class Books:
             yield from map(account.known, account.history.reservations)
 
     def states(self) -> dict[str, BudgetState]:
-        """Return all budgets as they stand, each with what is charged below it."""
+        """Return the current states of all budgets by id. Each includes the charges to the budget's descendants."""
         totals: dict[str, list[Amounts]] = {}
         for budget_id, account in self.accounts.items():
             own = account.history
             totals[budget_id] = [own.spent, own.started, own.pending]
             for level in account.above:
-                # A budget above was opened before this one, so its total exists.
+                # An ancestor was opened before this budget, so its total already exists.
                 amounts = totals[level.history.budget_id]
                 amounts[:] = map(plus, amounts, (own.spent, own.started, own.pending))
         return {budget_id: self._state(budget_id, *amounts) for budget_id, amounts in totals.items()}
 
     def heads(self) -> list[Head]:
-        """Return the ends of all chains."""
+        """Return the heads of all chains."""
         register = self.end_of(REGISTER)
         return [*(account.head for account in self.accounts.values()), *([] if register is None else [register])]
 
     def digest(self) -> str:
-        """Return one hash of everything that was entered (`digest_of`)."""
+        """Return one hash that covers all entries so far (`digest_of`)."""
         return digest_of(self.heads())
 
     def check_ends(self, ends: Iterable[Head], source: str) -> None:
-        """Compare the ends of all chains with the ends that another source gives.
+        """Check that the heads of all chains are the ones that another source gives.
 
         Args:
-            ends: The ends that the source gives.
-            source: The name of the source, for the reason of a bad place; ``{whose}`` stands for the owner of the
-                chain.
+            ends: The heads that the source gives.
+            source: The name of the source, which the error's ``reason`` quotes. Its placeholder ``{whose}`` is replaced
+                by the owner of the chain.
 
         Raises:
             BadPlace: a chain has too few or too many entries.
@@ -315,7 +324,7 @@ class Books:
                     record.sequence, ("the budget's filter has another kind than the filter of the budget above it")
                 ) from None
         account = Account(history, above, history.filter.zero)
-        # Entries of version 1 do not name the path, since there were no trees of budgets.
+        # Entries of version 1 state no path, because budgets did not form trees then.
         if details_of(record).get("path", account.path) != account.path:
             raise BrokenChain(record.sequence, "the budget's path does not continue the path of the budget above it")
         self.accounts[record.budget_id] = account
@@ -351,22 +360,22 @@ class Books:
 
 
 def digest_of(heads: Iterable[Head]) -> str:
-    """Return one hash of the ends of all chains: ledgers with the same hash hold the same entries.
+    """Return one hash of the heads of all chains. Ledgers with the same hash hold the same entries.
 
-    SHA-256 over a line ``<budget id> <sequence> <hash>\\n`` for each budget, in the order of their ids.
+    The hash is SHA-256 over one line ``<budget id> <sequence> <hash>\\n`` for each budget, in the order of their ids.
     """
     lines = sorted(f"{head.budget_id} {head.sequence} {head.hash}\n" for head in heads)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def beside(entry: StoredEntry, record: EntryRecord, column: str) -> BadPlace:
-    """Return a column that contradicts the bytes beside it; None if there is none."""
+    """Return the `BadPlace` error for a column that contradicts the entry's bytes."""
     reason = f"the column {column} differs from the entry's bytes"
     return BadPlace(record.budget_id, record.sequence, entry.leaf_index, reason)
 
 
 def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
-    """Describe the fault of an entry that does not follow the one before it."""
+    """Return the `BadPlace` error for an entry that does not follow the one before it."""
     record = rebuild.said_by(entry)
     if record is not None and record.budget_id != entry.budget_id:
         return beside(entry, record, "budget_id")
@@ -377,7 +386,7 @@ def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
 
 
 def _used(reservation: ReservationState | None) -> Amounts | None:
-    """Return the amounts of a reservation that the limit bounds; None if there are none."""
+    """Return the amounts of a reservation that count against the limit; None if there are none."""
     if reservation is None:
         return None
     status = reservation.status
@@ -412,6 +421,6 @@ def _expose(account: Account, before: ReservationState | None, after: Reservatio
 
 @lru_cache(maxsize=4096)
 def _steps(events: tuple[Event, ...], relation: NeighboringRelation) -> tuple[tuple[str, Event, int], ...]:
-    """Yield each event as a single step with its text, and how often it occurs."""
+    """Return each different step of the events: its text, the step, and how often it occurs."""
     counted = [(Event(event.mechanism, event.sampling), event.count) for event in resolve_schedules(events, relation)]
     return tuple((canonical_text(step.to_json()), step, count) for step, count in counted)

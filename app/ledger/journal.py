@@ -1,8 +1,8 @@
-"""Storage of the ledger: carry out each instruction completely or not at all, in the caller's transaction.
+"""Carry out instructions on the stored ledger, each completely or not at all, in the caller's transaction.
 
-The budgets that the instructions are about, and those above them, are locked in the order of their ids, and their rows
-are read again. The transition machine then decides one instruction after the other, and all changes are written
-together. So many instructions take hardly more statements than one.
+The budgets that the instructions are about are locked together with their ancestors, in the order of their ids, and
+their rows are read again. The transition machine (`app.ledger.transitions`) then decides one instruction after the
+other. All changes are written together, so a group of instructions needs hardly more SQL statements than a single one.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from app.ledger.transitions import Transition, decide
 from app.problems import Problem
 from app.tables.ledger import Budget
 
-#: The number of ids that are remembered per database; beyond that, all are forgotten.
+#: The largest number of ids in the cache of one database. When it is exceeded, the cache is emptied.
 _MOST_REMEMBERED = 100_000
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """A command, who asks for it, and what it is about.
+    """A command, with the principal who asks for it and the id of its target.
 
     Attributes:
         command: The command.
-        principal_id: The principal who asks, for the entry.
+        principal_id: The principal who asks, whom the entry names.
         target_id: The id of the budget, of the request for another limit, or of the reservation that the command is
             about.
     """
@@ -60,10 +60,11 @@ class Instruction:
 
 
 class NoTarget:
-    """The outcome of an instruction about something that does not exist."""
+    """The outcome of an instruction whose target does not exist."""
 
 
-#: The outcome of a command. A problem is a quota's refusal: nothing was decided, so there is nothing to remember.
+#: The outcome of a command. A `Problem` means that a quota refused it: nothing was decided, so no answer is stored
+#: under the idempotency key.
 Outcome = Transition | Denial | NoTarget | Problem
 
 
@@ -73,9 +74,9 @@ def carry_out(
     """Decide and write the instructions, one after the other.
 
     Args:
-        session: A write session, with which everything is committed.
+        session: A write session. The caller commits all changes with it.
         database: The session's database.
-        instructions: In the order in which they are decided.
+        instructions: The instructions, in the order in which they are decided.
         now: The time of the decisions.
     """
     transaction = Transaction(session.connection(), database, now)
@@ -86,7 +87,7 @@ def carry_out(
 
 
 def open_budget(session: Session, budget: Budget) -> None:
-    """Insert a new budget with the given terms, nothing spent, and its first entry.
+    """Insert a new budget of which nothing is spent, and its first entry.
 
     Raises:
         Problem: 429 ``quota_exceeded``.
@@ -129,7 +130,7 @@ def open_budget(session: Session, budget: Budget) -> None:
 
 @dataclass
 class _Head:
-    """The end of a budget's chain."""
+    """The head of a budget's chain: the place and the hash of its last entry."""
 
     sequence: int
     hash: str
@@ -137,7 +138,8 @@ class _Head:
 
 @dataclass
 class Transaction:
-    """One transaction's locked budgets and their pending changes. Use an instance once: lock, decide, write."""
+    """The locked budgets of one transaction, and the changes that are not written yet. Use an instance once: call
+    `lock`, then `decide` for each instruction, then `write`."""
 
     connection: Connection
     database: Database
@@ -163,14 +165,15 @@ class Transaction:
         self._meter = Meter(self.connection, self.now)
 
     def lock(self, instructions: Sequence[Instruction]) -> None:
-        """Lock the budgets and those above them, in the order of their ids, and read them as they are now."""
+        """Lock the budgets of the instructions and their ancestors, in the order of their ids, and read their current
+        rows."""
         targets = {instruction.target_id for instruction in instructions}
         self._places = _places(self.connection, self.database, targets)
         ids = sorted({budget_id for place in self._places.values() for budget_id in place})
         for row in statements.lock_budgets(self.connection, ids):
             self._budgets[row.id] = self._locked[row.id] = rows.budget_state(row)
             self._heads[row.id] = _Head(row.sequence, row.head_hash)
-        # A remembered place may come from a transaction that was rolled back together with the budget that it made.
+        # A cached place may come from a transaction that created the budget and was rolled back.
         self._places = {target: place for target, place in self._places.items() if place[0] in self._budgets}
         for place in self._places.values():
             head = self._heads[place[0]]
@@ -188,7 +191,7 @@ class Transaction:
             self._limit_requests[row.id] = rows.limit_request_state(row)
 
     def decide(self, instruction: Instruction) -> Outcome:
-        """Decide one instruction, on the states that the instructions before it left."""
+        """Decide one instruction, given the states that the instructions before it produced."""
         target, command = instruction.target_id, instruction.command
         place = self._places.get(target, ())
         if not self._exists(target, place, command):
@@ -226,11 +229,12 @@ class Transaction:
         )
 
     def path(self, target: str) -> Path:
-        """Return the states of a target's budget and of those above it, after all decisions so far."""
+        """Return the states of a target's budget and of its ancestors, after all decisions so far."""
         return tuple(self._budgets[budget_id] for budget_id in self._places[target])
 
     def _keep(self, transition: Transition, principal_id: str) -> Problem | None:
-        """Keep a transition, unless a quota refuses its entry; then nothing changes."""
+        """Keep a transition for `write`, or return the refusal if a quota refuses its entry. After a refusal nothing
+        has changed."""
         head = self._heads[transition.budget.id]
         record = entry_record(
             transition,
@@ -341,12 +345,13 @@ class Transaction:
         news.tell(connection, changes, self._decided, self.now)
 
 
-# A budget's place in its tree and the budget of a reservation never change, so each is read once.
+# A budget's place in its tree never changes, and neither does the budget of a reservation. So each is read once and
+# then cached.
 _PLACES: WeakKeyDictionary[Database, dict[str, tuple[str, ...]]] = WeakKeyDictionary()
 
 
 def _places(connection: Connection, database: Database, targets: set[str]) -> dict[str, tuple[str, ...]]:
-    """Map each target that exists to the ids of its budget and of those above it, the root last."""
+    """Return, for each target that exists, the ids of its budget and of the ancestors, the root last."""
     known = _PLACES.setdefault(database, {})
     # Another thread may clear this cache at any moment, so each place is looked up only once.
     places = {target: place for target in targets if (place := known.get(target)) is not None}
@@ -364,8 +369,8 @@ def _remember(database: Database, target: str, place: tuple[str, ...]) -> None:
 
 
 def path_of(session: Session, budget_id: str) -> Path | None:
-    """Return the states of a budget and of those above it, for display only, because decisions need the lock; None if
-    there is no such budget."""
+    """Return the states of a budget and of its ancestors, for display only; None if there is no such budget. Decisions
+    need states that were read under the lock."""
     row = repository.find_budget(session, budget_id)
     if row is None:
         return None

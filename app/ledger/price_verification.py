@@ -1,15 +1,16 @@
-"""Check that entries charge what their events cost: each different price is computed once, and every entry compared
-with it.
+"""Check that entries charge what their events cost. Each different price is computed once, and every entry is compared
+with its price.
 
-This module is pure: it receives entries while the books are read, and calls a function that computes prices. An entry's
-charge is *too low* if some amount is below the certified lower end of today's price (`PrivacyFilter.least_cost`), which
-rounding cannot explain. It is also too low if the budget has no cost for such events at all. No version of the ledger
-has admitted these: later versions have only added mechanisms and samplings with a cost, and an `approximate_dp` budget
-has never priced without a delta events that need one. (Early versions did not enter the delta of a correction, so such
-a correction is undecided.) A charge between the lower end and today's price is *undecided*, and so is one without a
-price today. A charge above today's price is *high*.
+This module is pure: it receives entries while `app.ledger.books` reads them, and calls a function that computes prices.
+An entry's charge is *too low* if some amount is below the certified lower bound of today's price
+(`PrivacyFilter.least_cost`); rounding cannot explain such a charge. The charge is also too low if the budget's filter
+has no price for such events at all. No version of the ledger has ever admitted such events: later versions have only
+added mechanisms and samplings that have a price, and an `approximate_dp` budget has never priced events that need a
+delta without one. (Early versions did not record the delta of a correction, so such a correction is undecided.) A
+charge between the lower bound and today's price is *undecided*. A charge whose price cannot be computed today is
+undecided, too. A charge above today's price is *high*.
 
-The price of an entry follows from what the ledger does (`app.ledger.transitions`):
+`app.ledger.transitions` determines what each kind of entry charges:
 
 | entry | charges |
 |---|---|
@@ -19,8 +20,8 @@ The price of an entry follows from what the ledger does (`app.ledger.transitions
 | correct, with other events | the price of these |
 | correct, without | the price of the events that were paid for, or what was charged before, where that is more |
 
-Memory is bounded. For each price the different amounts are kept, with their counts and the place of the first entry. If
-these become too many, they are judged, counted and forgotten.
+Memory is bounded. For each price, this module keeps the different amounts that were charged, with their counts and the
+place of the first entry. When it holds too many of them, it judges and counts them, and then discards them.
 """
 
 from __future__ import annotations
@@ -43,18 +44,19 @@ from app.ledger.rebuild import History
 from app.ledger.states import ReservationState
 from app.tables.states import Amounts
 
-# These stand here because they are compared for every entry, and looking up a member in its class would take longer
-# than the rest of the work.
+# These members have names of their own because every entry is compared with them. Looking up a member in its class each
+# time would take longer than the rest of the work.
 _RESERVE, _COMMIT, _CORRECT = EntryKind.RESERVE, EntryKind.COMMIT, EntryKind.CORRECT
 
-#: The most charges that are held in memory, and the most events in them. Beyond either, all are judged and forgotten.
+#: The largest number of charges in memory, and the largest number of events in them. When either is exceeded, all are
+#: judged and discarded.
 MOST_HELD, MOST_EVENTS = 20_000, 200_000
-#: The most judgements of each kind that a report lists; all are counted.
+#: The largest number of judgements of each verdict that a report lists. The counts include all judgements.
 LISTED = 100
 
 
 class PriceClass(StrEnum):
-    """An entry's charge, compared with what its events cost today, is one of these."""
+    """The verdict of comparing an entry's charge with today's price of its events."""
 
     TOO_LOW = "too_low"
     """Some amount is below the certified lower end of the price, or the budget has no cost for such events at all."""
@@ -67,11 +69,11 @@ class PriceClass(StrEnum):
 
 
 class Priced(NamedTuple):
-    """Events that are priced in a filter, whatever its limit is.
+    """Events and the filter in which they are priced. The filter's limit does not affect the price.
 
     Attributes:
-        kept: The part of the events that happened, if the rest was given up.
-        failure: The delta that was spent for that, in atto-units.
+        kept: The part of the events that happened, if the other events were given up.
+        failure: The delta that was spent for giving them up, in units of 1e-18.
     """
 
     filter: PrivacyFilter
@@ -83,38 +85,40 @@ class Priced(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Today's price: its certified lower end, and the amounts that would be charged."""
+    """Today's price: its certified lower bound, and the amounts that would be charged."""
 
     least: Amounts
     most: Amounts
 
 
 class Unpayable(NamedTuple):
-    """A budget of this kind has no price for the events, and never had one.
+    """States that a budget of this kind has no price for the events, and never had one.
 
     Attributes:
-        reason: Why.
-        lacks_delta: Whether it would have one at a delta, and none is said.
+        reason: The reason why there is no price.
+        lacks_delta: Whether there would be a price if the request named a delta.
     """
 
     reason: str
     lacks_delta: bool = False
 
 
-#: Finds prices, in the order of the charges: both ends of a price, or that there is none, or why it is unknown today.
+#: A function that finds prices, in the order of its argument. Each result is a price with its lower bound, the
+#: statement that there is no price, or a text that says why the price is unknown today.
 FindPrices = Callable[[Sequence[Priced]], Iterable[Ends | Unpayable | str]]
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Entries that charge the same amounts for the same events.
+    """The verdict on all entries that charge the same amounts for the same events.
 
     Attributes:
         verdict: How the amounts compare with the price.
         entries: The number of these entries.
-        budget_id, sequence, leaf_index: The place of the first of them.
-        charged: What an entry charges, in the filter's own fields.
-        least, price: Both ends of today's price, also in the filter's own fields; None if there is no price.
+        budget_id, sequence, leaf_index: The place of the first of these entries.
+        charged: The amounts that each entry charges, in the filter's own fields.
+        least, price: The certified lower bound of today's price and today's price, also in the filter's own fields;
+            None if there is no price.
         reason: The reason why there is no price; None if there is one.
     """
 
@@ -130,7 +134,7 @@ class Judgement:
 
     @property
     def bad_place(self) -> BadPlace:
-        """Return the first of the entries, as a fault of the books."""
+        """Return the first of the entries as a `BadPlace` error."""
         more = f" ({self.entries - 1} more entries charge the same)" if self.entries > 1 else ""
         if self.reason is not None:
             reason = f"the price is too low: the entry charges {_said(self.charged)}, and {self.reason}{more}"
@@ -147,7 +151,7 @@ class PriceReport:
     """The result for all charges.
 
     Attributes:
-        prices: How many different prices were computed or tried.
+        prices: The number of different prices whose computation was attempted.
         entries: The number of entries that charge something, by verdict.
         listed: The first `LISTED` entries of each verdict except *right*; those that are too low come first.
     """
@@ -158,18 +162,19 @@ class PriceReport:
 
     @property
     def first_too_low(self) -> Judgement | None:
-        """Return the first entry in the books that charges too little."""
+        """Return the judgement whose first entry is the first in the ledger that charges too little; None if there is
+        none."""
         found = [each for each in self.listed if each.verdict is PriceClass.TOO_LOW]
         return min(found, key=lambda each: each.leaf_index, default=None)
 
     def in_words(self) -> str:
-        """Return the result in one clause."""
+        """Return the result in words, for use inside a sentence."""
         counts = ", ".join(f"{self.entries[each]} {str(each).replace('_', ' ')}" for each in PriceClass)
         return f"{self.prices} different prices of {sum(self.entries.values())} charges: {counts}"
 
 
 class PriceVerification:
-    """Collect what entries charge, and compare it with prices.
+    """Collects the charges of entries, and compares them with today's prices.
 
     Args:
         find: The function that computes prices.
@@ -192,7 +197,7 @@ class PriceVerification:
         before: ReservationState | None,
         after: ReservationState,
     ) -> None:
-        """Process the next entry about a reservation, as `app.ledger.books.Charges` asks."""
+        """Process the next entry about a reservation (`app.ledger.books.Charges`)."""
         kind = record.kind
         kept, failure = None, 0
         if record.tail is not None:
@@ -233,14 +238,14 @@ class PriceVerification:
         return self._report
 
     def _named(self, events: tuple[Event, ...]) -> _List:
-        # The books share lists that are equal, and hashing a list takes as long as everything else that is done with an
-        # entry.
+        # Equal lists of events are usually one object here, so lists are looked up by identity. Hashing a list would
+        # take as long as all other work on an entry.
         named = self._lists[id(events)] = _List(events)
         self._events += len(events)
         return named
 
     def _settle(self) -> None:
-        """Compute the prices that are not known yet, judge the collected entries, and forget them."""
+        """Compute the prices that are not known yet, judge the collected entries, and discard them."""
         held, self._held, self._groups = self._held, {}, 0
         missing = [key for key in held if key not in self._known]
         asked = [
@@ -257,7 +262,7 @@ class PriceVerification:
                     price = f"{price.reason}; earlier versions priced corrections at a delta that is in no entry"
                 self._judge(amounts, most, first, price)
         if self._events > self._most_events or len(self._known) > self._most_held:
-            # Prices that are forgotten here are computed again when they are needed.
+            # Discarded prices are computed again when they are needed.
             self._known, self._lists, self._events = {}, {}, 0
 
     def _judge(self, amounts: Amounts, held: Amounts | None, first: _Met, price: Ends | Unpayable | str) -> None:
@@ -293,12 +298,13 @@ class PriceVerification:
 
 
 def judge(amounts: Amounts, held: Amounts | None, price: Ends) -> PriceClass:
-    """Compare what is charged with a price.
+    """Return the verdict on the charged amounts, given the price of their events.
 
     Args:
-        amounts: What is charged.
-        held: What was held, which is the most that a part may be charged; None if there is no such bound.
-        price: The price of the events.
+        amounts: The amounts that are charged.
+        held: The amounts that the reservation held, which bound the charge for a part of its events; None if there is
+            no such bound.
+        price: Today's price of the events.
 
     >>> judge((5, 7), None, Ends((5, 8), (5, 9))), judge((5, 7), (9, 7), Ends((5, 8), (5, 9)))
     (<PriceClass.TOO_LOW: 'too_low'>, <PriceClass.RIGHT: 'right'>)
@@ -350,8 +356,8 @@ class _Met:
     entries: int = 1
 
 
-#: The filter's kind and price terms, the relation, the charge's delta, the events, the part of them that was kept, and
-#: the failure.
+#: The key of a price: the filter's kind and price terms, the relation, the charge's delta, the events, the part of them
+#: that happened, and the failure probability.
 _Key = tuple[
     str,
     tuple[str, tuple[float, ...]] | None,
@@ -361,6 +367,6 @@ _Key = tuple[
     tuple[Event, ...] | None,
     int,
 ]
-#: The charge, the amounts that were held if they bound it, and whether it may have been priced at a delta that no entry
-#: states.
+#: The charged amounts, the held amounts if they bound the charge, and whether the charge may have been priced at a
+#: delta that no entry states.
 _Charged = tuple[Amounts, Amounts | None, bool]

@@ -1,7 +1,7 @@
 """Rebuild the state of a budget from its own entries, and check that the chain of entries is intact.
 
-A charge is an entry of the budget that was asked, not of the budgets above it. So the amounts of a budget are the sum
-over its own chain and the chains of all budgets under it (`app.ledger.books`).
+A charge is an entry only of the budget that it was requested from, not of that budget's ancestors. So the total amounts
+of a budget are the sum over its own chain and the chains of all its descendants (`app.ledger.books`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from app.kit.hash_chain import GENESIS, chain_hash
 from app.ledger.states import Approval, LimitRequestState, ReservationState, is_prefix, plus
 from app.tables.states import REGISTER, Amounts, LimitRequestStatus, ReservationStatus
 
-# These stand here because they are compared for every entry, and looking up a member in its class would take longer
-# than the rest of the work.
+# These members have names of their own because every entry is compared with them. Looking up a member in its class each
+# time would take longer than the rest of the work.
 _CREATE, _RESERVE, _START, _EXTEND = EntryKind.CREATE, EntryKind.RESERVE, EntryKind.START, EntryKind.EXTEND
 _COMMIT, _VOID, _CORRECT, _LIMIT = EntryKind.COMMIT, EntryKind.VOID, EntryKind.CORRECT, EntryKind.LIMIT
 _LOSS = EntryKind.LOSS
@@ -32,7 +32,8 @@ _REFUSE, _WITHDRAW = EntryKind.REFUSE, EntryKind.WITHDRAW
 _OF_LIMIT_REQUESTS = frozenset({_ASK, _APPROVE, _REFUSE, _WITHDRAW})
 _PENDING, _STARTED, _COMMITTED = ReservationStatus.PENDING, ReservationStatus.STARTED, ReservationStatus.COMMITTED
 
-# The entries that may follow for a reservation. Once noise may have been drawn, nothing releases its hold.
+# The kinds of entries that may come next for a reservation, by its state. Once noise may have been drawn, no entry
+# releases the held amounts.
 _OF_STARTED = frozenset({_EXTEND, _COMMIT, _CORRECT})
 _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     _PENDING: _OF_STARTED | {_START, _VOID, EntryKind.EXPIRE},
@@ -41,7 +42,7 @@ _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     ReservationStatus.VOIDED: frozenset(),
     ReservationStatus.EXPIRED: frozenset(),
 }
-#: The errors that bytes with wrong contents cause in the code that reads them.
+#: The errors that the code which parses an entry may raise when the bytes have wrong contents.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, AccountingError)
 
 
@@ -58,7 +59,7 @@ class Chained(Protocol):
 
 @dataclass(frozen=True)
 class Link:
-    """An entry's bytes and hashes, and nothing else."""
+    """Only the bytes and the hashes of an entry."""
 
     canonical: bytes
     previous_hash: str
@@ -66,10 +67,10 @@ class Link:
 
 
 class BrokenChain(Exception):
-    """The chain was changed: at ``sequence``, something was altered, deleted, inserted or moved.
+    """Reports that a chain was changed: an entry at ``sequence`` was altered, deleted, inserted or moved.
 
     Attributes:
-        sequence: The sequence of the first entry that does not follow from those before it.
+        sequence: The sequence number of the first entry that does not follow from the entries before it.
         reason: What is wrong, in words.
     """
 
@@ -84,13 +85,13 @@ class History:
     """A budget as its own entries describe it.
 
     Attributes:
-        made: The entry that made the budget, with its terms.
-        parent_id: The budget above it.
-        filter: The filter with the present limit.
-        relation: The relation under which everything is priced.
-        spent, started, pending: The amounts charged to this budget itself, without the charges to budgets below it.
-        sequence, head_hash: The sequence and the hash of the last entry.
-        reservations, limit_requests: All of them, by id.
+        made: The entry that created the budget. It contains the budget's terms.
+        parent_id: The id of the parent budget.
+        filter: The privacy filter with the current limit.
+        relation: The neighboring relation under which every event is priced.
+        spent, started, pending: The amounts charged to this budget itself, without the charges to its descendants.
+        sequence, head_hash: The sequence number and the hash of the last entry.
+        reservations, limit_requests: All reservations and all requests for another limit, by id.
     """
 
     made: EntryRecord
@@ -111,19 +112,19 @@ class History:
 
     @property
     def used(self) -> Amounts:
-        """Return everything that the limit bounds."""
+        """Return the amounts that count against the limit: spent, started and pending together."""
         return plus(plus(self.spent, self.started), self.pending)
 
 
-#: A reservation before and after an entry; both are None for an entry that is about the budget alone.
+#: The states of a reservation before and after an entry. Both are None for an entry that concerns no reservation.
 Step = tuple[ReservationState | None, ReservationState | None]
 
 
 def rebuild(chain: Iterable[Chained]) -> History:
-    """Replay the entries of one budget, beginning with the entry that made it.
+    """Return the state of one budget after replaying its entries, beginning with the entry that created it.
 
     Raises:
-        BrokenChain: the chain is not intact, or an entry says something that the ledger would not have done.
+        BrokenChain: the chain is not intact, or an entry records an action that the ledger would not have taken.
     """
     history: History | None = None
     for link, record in checked_records(chain):
@@ -143,7 +144,7 @@ def checked_records(chain: Iterable[Chained]) -> Iterator[tuple[Chained, EntryRe
     """Yield the entries of one budget, oldest first, each after checking that it follows the one before it.
 
     Raises:
-        BrokenChain: an entry does not follow.
+        BrokenChain: an entry does not follow the one before it.
     """
     head, budget_id = GENESIS, ""
     for place, link in enumerate(chain, start=1):
@@ -156,10 +157,10 @@ def checked_records(chain: Iterable[Chained]) -> Iterator[tuple[Chained, EntryRe
 
 
 def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
-    """Return what an entry says, after checking that it follows the entry with the hash ``head``.
+    """Return the parsed record of an entry, after checking that the entry follows the one with the hash ``head``.
 
     Raises:
-        BrokenChain: it does not follow.
+        BrokenChain: the entry does not follow.
     """
     if link.previous_hash != head:
         raise BrokenChain(place, "the entry does not follow the entry before it")
@@ -174,7 +175,8 @@ def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
 
 
 def said_by(link: Chained) -> EntryRecord | None:
-    """Return what an entry says, whatever its place; None if its bytes are not an entry, or do not have its hash."""
+    """Return the parsed record of an entry without checking its place in the chain. Return None if the bytes are not a
+    valid entry or do not have the entry's hash."""
     try:
         is_genuine = link.hash == chain_hash(link.previous_hash, link.canonical)
         return record_from_canonical(link.canonical) if is_genuine else None
@@ -183,10 +185,10 @@ def said_by(link: Chained) -> EntryRecord | None:
 
 
 def opened(record: EntryRecord) -> History:
-    """Return the history of a budget that consists of the entry that made it.
+    """Return the history of a new budget whose only entry so far is the one that created it.
 
     Raises:
-        BrokenChain: the entry cannot have made a budget.
+        BrokenChain: the entry cannot have created a budget.
     """
     try:
         details = details_of(record)
@@ -199,16 +201,16 @@ def opened(record: EntryRecord) -> History:
 
 
 def replay(history: History, record: EntryRecord, hashed: str) -> Step:
-    """Apply a later entry of the budget.
+    """Apply an entry after the first to the history of its budget, and return the change of the reservation.
 
     Args:
-        history: The result of the entries before it.
-        record: What the entry says.
+        history: The history after the entries before this one. It is changed in place.
+        record: The parsed entry.
         hashed: The entry's hash.
 
     Raises:
-        BrokenChain: the ledger would not have done it. The budget's limit is not checked here, because it also depends
-            on the budgets below.
+        BrokenChain: the ledger would not have written this entry. The budget's limit is not checked here, because the
+            amounts that count against it include those of the descendants.
     """
     try:
         if record.kind is _LIMIT:
@@ -238,7 +240,8 @@ def _check_charges_nothing(history: History, record: EntryRecord) -> None:
 
 
 def _replay_limit_request(history: History, record: EntryRecord) -> None:
-    """Apply an entry about a request for another limit, except for the change that a ``limit`` makes to the budget."""
+    """Apply an entry about a request for another limit to the request. The caller applies the new limit that an entry
+    of kind ``limit`` gives the budget."""
     kind = record.kind
     request_id = str(details_of(record)["limit_request_id"])
     before = history.limit_requests.get(request_id)
@@ -306,7 +309,7 @@ def _decided(history: History, before: LimitRequestState, record: EntryRecord) -
 
 
 def details_of(record: EntryRecord) -> Mapping[str, Json]:
-    """Return the further details of the entry."""
+    """Return the member ``details`` of the entry."""
     return record.details or {}
 
 
@@ -333,7 +336,8 @@ def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
 
 
 def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: EntryRecord) -> None:
-    # In every filter, a run that was cancelled before anybody saw its results may be charged for a part.
+    # Every kind of filter may charge only a part of the events of a run that was cancelled before anybody saw its
+    # results.
     if record.tail is not None:
         if before.events == record.events or not budget_filter.may_give_back(before.cost, record.tail):
             raise BrokenChain(
@@ -348,7 +352,7 @@ def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: 
 
 
 def _count(history: History, reservation: ReservationState, sign: Callable[[int, int], int]) -> None:
-    """Add what a reservation holds or has spent to the budget's own amounts, or subtract it."""
+    """Add the amounts that a reservation holds or has spent to the budget's own amounts, or subtract them."""
     status = reservation.status
     if status is _PENDING:
         history.pending = tuple(map(sign, history.pending, reservation.cost))
@@ -453,10 +457,10 @@ def _corrected(before: ReservationState, record: EntryRecord) -> ReservationStat
 
 
 def _state(before: Mapping[str, object], **changes: object) -> ReservationState:
-    """Return the state with the members ``before``, some of them changed.
+    """Return a reservation state with the attributes ``before``, of which ``changes`` replaces some.
 
-    The result is what the class or `dataclasses.replace` would make, but these take as long as all other work on an
-    entry.
+    The result is the same as from the constructor or `dataclasses.replace`. Either of these would take as long as all
+    other work on an entry.
     """
     after = object.__new__(ReservationState)
     vars(after).update(before, **changes)
@@ -477,7 +481,7 @@ def _warnings(given: Json) -> tuple[tuple[str, str], ...]:
 
 
 def unreadable(record: EntryRecord, error: Exception) -> BrokenChain:
-    """Describe the fault of an entry that lacks what its kind must say."""
+    """Return the `BrokenChain` error for an entry that lacks data which entries of its kind must contain."""
     reason = f"the entry does not have the fields of {_with_article(record.kind)} ({type(error).__name__})"
     return BrokenChain(record.sequence, reason)
 
