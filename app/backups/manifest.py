@@ -92,7 +92,7 @@ class Manifest(_Record):
         database: The kind of database from which they come; they can be restored into either kind.
         made_at: The time of its snapshot of the database, in UTC.
         is_verified: Whether the ledger was verified when the backup was made.
-        ledger: The books.
+        ledger: A description of the ledger.
         tables: All tables.
         files: The files of the data folder.
         missing_files: The files that belong to rows and were not in the data folder.
