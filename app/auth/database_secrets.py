@@ -60,7 +60,8 @@ def admit(context: Context) -> None:
         values[purpose] = context.secrets.check_value(purpose, 1)
     with context.database.write() as session:
         versions.enter_first(session, values, context.clock())
-        # If another server entered its versions first, those count, and the secrets of this one must agree with them.
+        # If another server entered its versions first, those versions count, and this server's secrets must agree with
+        # them.
         _check(context.secrets, versions.all_versions(session))
 
 
@@ -133,7 +134,7 @@ def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bo
         - no_key_is_left: no key that authenticates is under a version that is retired.
 
     Raises:
-        SecretRefused: it is the newest version, or there is none of that number, or keys are still under it.
+        SecretRefused: the version is the newest one or does not exist, or keys are still under it.
     """
     if purpose is Purpose.CONTENT:
         raise SecretRefused("The content secret never gets another version. Nothing was changed.")

@@ -1,4 +1,4 @@
-"""Keys that work as they stand on a fresh server, for Swagger UI."""
+"""Example requests for keys, for Swagger UI. They work unchanged on a fresh server."""
 
 from __future__ import annotations
 

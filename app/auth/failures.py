@@ -1,5 +1,5 @@
-"""Count failed attempts to authenticate for each address. A key has 256 random bits, so nobody guesses one; the limit
-is on the work that attempts cause.
+"""Count failed attempts to authenticate for each address. A key has 256 random bits, so nobody guesses one. The limit
+only bounds the work that attempts cause.
 
 Attempts from an address never lock out a valid key, because behind a proxy everybody has the same address. Beyond the
 limit, keys are still checked, but only a few at a time, and an invalid one is answered 429 instead of 401.

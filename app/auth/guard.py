@@ -1,13 +1,15 @@
 """The guard before every route: a key, or on a server without keys its local token (`app.auth.local_token`).
 
 A server that has no key yet answers only its own machine. Calculations are open there, because they read and write
-nothing that is stored. Everything else needs the token, because requests through a proxy that adds no header, or of
-other users of the machine, look like those of the service's own user. A web page in the machine's browser can also send
+nothing that is stored. Everything else needs the token, because a request from another user of the machine, or through
+a proxy that adds no header, looks like a request from the service's own user. A web page in the machine's browser can
+also send
 requests to 127.0.0.1, and can give 127.0.0.1 a name of its own (DNS rebinding). So the peer, the Host, the Origin and
 the absence of a proxy are checked before the token.
 
 Pages of the dashboard are shown to people with a session (`app.auth.sessions`). While there are no keys, pages that
-calculate are also shown to the machine itself. Everybody else is sent to the sign-in page. A page calls the paths under
+only calculate are also shown to every caller on the machine. Everybody else is sent to the sign-in page. A page calls
+the paths under
 `/v1` in this process, with the rights of the person who sees it.
 
 Addresses from which many attempts failed share a few threads, so that somebody who tries keys keeps nobody else
@@ -59,8 +61,8 @@ _THREADS_FOR_SUSPECTS = 2
 class Guard:
     """ASGI middleware that finds the request's principal or answers 401, 403 or 503.
 
-    Answers of the database about keys are remembered for a second (`app.auth.memory`); then it is asked again, in a
-    thread.
+    What the database says about keys is remembered for a second (`app.auth.memory`). Then the database is asked again,
+    in a thread.
     """
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
@@ -105,7 +107,8 @@ class Guard:
         else:
             principal = await run_in_threadpool(self._admit, scope)
         if principal is not None and principal not in (LOOPBACK, ANYBODY) and self.memory.is_due_for_a_note(principal):
-            # The request does not wait for this note, which on SQLite may have to wait for another transaction.
+            # The request does not wait until its use of the key is recorded, because on SQLite that may wait for
+            # another transaction.
             asyncio.get_running_loop().run_in_executor(None, service.note_use, self.context, principal.id)
         return principal
 
@@ -213,7 +216,7 @@ def _shown_to(scope: Scope) -> Principal | None:
 
 
 def _token(headers: Headers) -> str | None:
-    """Return what follows `Bearer` in the only header that may carry it."""
+    """Return the token after `Bearer` in the header Authorization; the token may come in no other place."""
     given = headers.getlist("authorization")
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" else None

@@ -28,7 +28,8 @@ from app.settings import Settings
 
 PREFIX = "epsilond_local_"
 _LINE = re.compile(rf"Authorization: Bearer ({PREFIX}[a-z2-7]{{52}})\n?")
-#: More than the line has, so that a large file that others put there is not read as a whole.
+#: The most bytes that are read, which is more than the line has. So a large file that others put there is not read as a
+#: whole.
 _MOST_BYTES = 200
 
 

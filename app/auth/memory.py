@@ -101,7 +101,7 @@ class KeyMemory:
         return _Moment(time.monotonic(), service.changes(self.context))
 
     def _is_fresh(self, moment: _Moment) -> bool:
-        """Return whether this process has changed nothing since, and at most `SECONDS` have passed."""
+        """Return whether this process has changed no key since this time, and at most `SECONDS` have passed."""
         return moment.changes == service.changes(self.context) and time.monotonic() - moment.time < SECONDS
 
 

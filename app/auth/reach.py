@@ -138,7 +138,8 @@ def is_reached(session: Session, principal: Principal, name: str, identifier: st
 
 
 def check(session: Session, principal: Principal, name: str, identifier: str | None) -> None:
-    """Refuse an object out of the principal's reach as if it did not exist; None always passes.
+    """Answer 404 if the principal does not reach the object, as if the object did not exist; an id of None always
+    passes.
 
     Raises:
         Problem: 404; 401 for a request without credentials to a server without keys.

@@ -195,7 +195,9 @@ def authenticate(context: Context, token: str) -> Principal | None:
 
 
 def _hash_anew(context: Context, key_id: str, token: str, before: str) -> None:
-    """Hash a token that was just used under the newest secret; if this fails, the next use tries again."""
+    """Replace the stored hash of a token that was just used by its hash under the newest secret. If this fails, the
+    next use tries again.
+    """
     try:
         with context.database.write() as session:
             version = versions.newest_kept(session, Purpose.KEYS)
@@ -277,7 +279,7 @@ def revoke_unless_last(session: Session, context: Context, key_id: str, principa
     """Revoke a key for ever in the caller's transaction. The caller commits, and then calls `tell_of_change`.
 
     Raises:
-        Problem: 404; 409 ``last_admin_key``: nobody could make keys over HTTP afterwards.
+        Problem: 404; 409 ``last_admin_key`` if nobody could make keys over HTTP afterwards.
     """
     repository.lock_all(session)
     key, now = get_key(session, key_id), context.clock()
@@ -308,7 +310,9 @@ def get_key(session: Session, key_id: str) -> ApiKey:
 
 
 def keys_exist(context: Context) -> bool:
-    """Return whether the server has, or ever had, a key, or takes accounts of a provider in place of one."""
+    """Return whether the server has, or ever had, a key, or has a sign-in provider whose accounts are used in place of
+    keys.
+    """
     if context.settings.oidc_file is not None:
         return True
     with context.database.read() as session:
@@ -335,12 +339,14 @@ def state_of(key: ApiKey, now: datetime) -> str:
 
 
 def budget_ids(paths: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the ids at the ends of paths of budgets."""
+    """Return the id of each budget whose path is given: the last id of the path."""
     return None if paths is None else tuple(path.rpartition("/")[2] for path in paths)
 
 
 def revoke_key(context: Context, key_id: str) -> bool:
-    """Revoke a key for ever, and return whether it was not revoked before. This is for users of the machine."""
+    """Revoke a key for ever, and return whether it was not revoked before. Only code that runs on this machine, such as
+    the command line, calls this.
+    """
     with context.database.write() as session:
         repository.lock_all(session)
         revoked = repository.revoke(session, key_id, context.clock())

@@ -1,11 +1,12 @@
-"""Sessions of browsers: after signing in with a key, a session opens the pages of the dashboard in its place.
+"""Sessions of browsers: somebody who signs in with a key gets a session, which opens the pages of the dashboard.
 
 A cookie names a key and an end, and has a code that proves both and also covers the hash of the key's newest token. So
 nothing is stored, and ending the token ends the session. The token itself never reaches the browser. A session opens
 only pages, never `/v1`, so no other site can make a signed-in browser ask the service for anything.
 
-Signing in by a provider (`app.auth.oidc`) gives a session of the account, whose rights are looked up with every
-request. On a server without keys the local token is used in place of a key, and its session ends with the first key.
+Somebody who signs in by a provider (`app.auth.oidc`) gets a session of their account. The account's rights are looked
+up with every request. On a server without keys the local token is used in place of a key, and its session ends with the
+first key.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ START = "/"
 PAGES = "/dashboard"
 SIGN_IN = "/dashboard/sign-in"
 
-# A session of an account has the group in it by which the provider let it in, base64.
+# A session of an account contains, in base64, the group that gives the account its rights.
 _COOKIE = re.compile(
     rf"(?P<id>key_[a-z2-7]{{24}}|{LOOPBACK.id})(~(?P<group>[A-Za-z0-9_-]{{0,1100}}))?"
     r"\.(?P<end>[0-9]{1,11})\.(?P<code>[0-9a-f]{64})"
 )
 _NO_HASH = "0" * 64
-# A path of this service with its query. Browsers read `//x`, and a backslash in place of a slash, as another site.
+# A path of this service with its query. A path that begins with `//`, or has a backslash in place of a slash, leads
+# browsers to another site.
 _OWN_ADDRESS = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
 _LONGEST_ADDRESS = 4000
 
@@ -140,7 +142,9 @@ def _groups(text: str) -> list[str]:
 
 
 def is_over(context: Context, cookie: str) -> bool:
-    """Return whether a cookie of the right form states an end that has passed, which is not a sign of an attack."""
+    """Return whether a cookie has the right form and a time that has passed. Such a cookie is not a sign of an
+    attack.
+    """
     parts = _COOKIE.fullmatch(cookie)
     return parts is not None and int(parts["end"]) <= context.clock().timestamp()
 
@@ -201,7 +205,7 @@ def check_same_origin(settings: Settings, headers: Headers) -> None:
     """Refuse a command that was not sent by a page of the service's public address or, without one, of the Host's.
 
     Raises:
-        Problem: 403 if another site sent it, or if nothing says who did.
+        Problem: 403 if another site sent it, or if no header says which site sent it.
     """
     origins, hosts = headers.getlist("origin"), headers.getlist("host")
     known = settings.public_address
@@ -234,6 +238,7 @@ def _code(context: Context, key: ApiKey, named: str) -> str:
 
 
 def _code_of_local(token: str, named: str) -> str:
-    """Return the code of a session of the local token. Its key is the token itself, with 256 random bits, so a new
-    token ends the sessions of the previous one."""
+    """Return the code of a session of the local token. The code is keyed with the token itself, which has 256 random
+    bits. So a new token ends the sessions of the previous token.
+    """
     return hmac.new(token.encode(), f"session {named}".encode(), hashlib.sha256).hexdigest()

@@ -21,9 +21,9 @@ from app.context import Context
 from app.observability.request_id import request_id_of
 from app.problems import Problem
 
-#: Unused requests add up to those of this many seconds, which may then come at once.
+#: A key may save up the unused requests of this many seconds, and then send them at once.
 BURST_S = 2.0
-#: The number of keys whose use is remembered; beyond that, those that are at rest are forgotten.
+#: The number of keys whose use is remembered; beyond that, keys without current use are forgotten.
 _MOST = 10_000
 #: The paths that are limited; documentation and health are not.
 _LIMITED = "/v1/"

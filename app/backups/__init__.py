@@ -1,1 +1,1 @@
-"""Backups: one file with what the database and the data folder had at one moment, and its way back."""
+"""Backups: one file with the contents of the database and the data folder at one time, and the way to restore it."""

@@ -48,9 +48,9 @@ _NOT_AN_ARCHIVE = (
     RuntimeError,
 )
 
-#: This returns the seal of a manifest's bytes.
+#: A function that returns the seal of a manifest's bytes.
 Seal = Callable[[bytes], str]
-#: This is called with the number of bytes that were processed since the last call.
+#: A function that is called with the number of bytes processed since its last call.
 Done = Callable[[int], None]
 
 
@@ -66,7 +66,7 @@ class ArchiveWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # The file would be closed later anyway, and closing it fails on a full disk.
+        # A failure is ignored here: closing fails on a full disk, and the file would be closed later anyway.
         with suppress(OSError, ValueError):
             self._archive.close()
 

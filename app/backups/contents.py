@@ -1,7 +1,7 @@
 """The contents of a backup: every table, and the files of the data folder that rows refer to.
 
 A backup contains no secrets, and no checkpoints of runs, which hold the keys of their noise. It does not contain the
-fence either, which tells an old backup from the newest state.
+fence either, which distinguishes an old backup from the newest state.
 """
 
 from __future__ import annotations

@@ -34,12 +34,15 @@ _ROWS = 1000
 
 
 class BackupRefused(Exception):
-    """The books or the rows are not what the service writes, so no backup is made; the message says where."""
+    """No backup is made, because the ledger or a row is not what the service would have written; the message says
+    where.
+    """
 
 
 def seal_of(context: Context) -> Seal:
-    """Return the seal under the ledger's content secret, which every server of the database has and no archive
-    holds."""
+    """Return the function that seals manifests with the ledger's content secret. Every server of the database has this
+    secret, and no archive contains it.
+    """
     return lambda text: context.keyed_hash("backup", text)
 
 
@@ -55,14 +58,14 @@ def make_backup(context: Context, path: Path, done: Done, *, verifies: bool = Tr
         context: The process's context; its database is at the newest schema.
         path: The new file, which only its owner can read, in a folder that exists.
         done: Called with the number of bytes that were written, or read again.
-        verifies: Whether the books are verified, in the same snapshot.
+        verifies: Whether the ledger is verified, in the same snapshot.
 
     Returns:
         The manifest of the backup.
 
     Raises:
         FileExistsError: there is such a file.
-        BackupRefused: the books are not valid, or a row cannot be read.
+        BackupRefused: the ledger is not valid, or a row cannot be read.
         OSError: the file cannot be written.
     """
     try:
@@ -111,7 +114,7 @@ def _write(context: Context, session: Session, writer: ArchiveWriter, done: Done
 
 
 def ledger_facts(session: Session) -> LedgerFacts:
-    """Describe the books in a session's snapshot, by the ends of their chains and the row of their tree.
+    """Return a description of the ledger in a session's snapshot: the ends of its chains, and the row of its tree.
 
     Raises:
         BackupRefused: the row of the tree is missing or not valid.

@@ -1,7 +1,7 @@
 """The manifest of a backup: its description of itself. Pure.
 
-A reader reads the manifest of an archive first, and trusts only what it states. A member that it does not name is
-refused, and so is one with another size or hash.
+A reader reads the manifest of an archive first, and trusts only what it states. It refuses a member that the manifest
+does not name, and a member whose size or hash differs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FileContent(Content):
 
 
 class LedgerFacts(_Record):
-    """The books of the backup.
+    """A description of the ledger in the backup.
 
     Attributes:
         ledger_id: The random id of the ledger, drawn once with the database.
@@ -91,8 +91,8 @@ class Manifest(_Record):
         revision: The revision of the tables' schema.
         database: The kind of database from which they come; they can be restored into either kind.
         made_at: The time of its snapshot of the database, in UTC.
-        is_verified: Whether the books were verified when it was made.
-        ledger: The books.
+        is_verified: Whether the ledger was verified when the backup was made.
+        ledger: A description of the ledger.
         tables: All tables.
         files: The files of the data folder.
         missing_files: The files that belong to rows and were not in the data folder.

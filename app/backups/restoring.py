@@ -1,8 +1,8 @@
 """Restore a backup into an empty database and an empty data folder, completely or not at all.
 
-First a file is written that says that a restore is under way, then the files of the data folder. The database is
-written last, in one transaction; on SQLite it has another name until it is complete. So if the database is there,
-everything is there, and the next restore starts a killed one again from the beginning.
+A restore first writes a file that marks it as under way, and then the files of the data folder. It writes the database
+last, in one transaction; on SQLite the database has another name until it is complete. So if the database exists,
+everything else exists, too. After a restore was killed, the next one starts again from the beginning.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def restore(context: Context, archive: ArchiveReader, done: Done) -> None:
     Guarantees:
         - checked_first: nothing is written before every member of the archive was compared with the manifest, and the
           manifest with its seal.
-        - whole_or_nothing: the database has either nothing, or all that the backup has, in books that are valid.
+        - whole_or_nothing: the database contains either nothing or everything in the backup, and then its ledger is
+          valid.
         - again: after a crash the same call succeeds.
 
     Args:
@@ -64,8 +65,8 @@ def restore(context: Context, archive: ArchiveReader, done: Done) -> None:
 
     Raises:
         RestoreRefused: the database or the data folder is not empty, the secret is missing, the fence belongs to
-            another ledger, there is no room, or the books are not valid.
-        ArchiveRefused: the archive is not what was written.
+            another ledger, the disk has no room, or the ledger is not valid.
+        ArchiveRefused: the archive was changed since it was written.
     """
     manifest, settings = archive.manifest, context.settings
     if not context.secrets.exists(Purpose.CONTENT, 1):
@@ -82,7 +83,7 @@ def restore(context: Context, archive: ArchiveReader, done: Done) -> None:
     _require_room(context, manifest)
     archive.check(done)
     with _alone(mark):
-        # From here on, whatever is in the folders was put there by this restore, or by the one that was killed.
+        # From here on, everything in the folders was put there by this restore, or by an earlier one that was killed.
         if not _is_empty(context.database):
             _require_this_backup(context, manifest)
         else:
@@ -132,7 +133,7 @@ def _check_fence(context: Context, manifest: Manifest) -> None:
 
 
 def _require_this_backup(context: Context, manifest: Manifest) -> None:
-    """Check that the existing database was left by a restore of this backup that was killed at its very end."""
+    """Check that the existing database comes from an earlier restore of this backup that was killed at its very end."""
     with context.database.read() as session:
         if inspect(session.connection()).has_table("merkle_trees") and ledger_facts(session) == manifest.ledger:
             return
@@ -214,7 +215,7 @@ def _new_database(target: Database) -> Iterator[Database]:
     try:
         yield database
     finally:
-        # The last connection folds the write-ahead log into the file.
+        # Closing the last connection moves the write-ahead log into the database file.
         database.dispose()
     with draft.open("rb") as written:
         os.fsync(written.fileno())
@@ -223,7 +224,7 @@ def _new_database(target: Database) -> Iterator[Database]:
 
 
 def _write_database(database: Database, archive: ArchiveReader, done: Done) -> None:
-    """Write everything in one transaction, which is committed if the books are valid then."""
+    """Write everything in one transaction, and commit it if the ledger is valid then."""
     manifest = archive.manifest
     try:
         with schema_changes(database) as connection:
@@ -256,7 +257,7 @@ def _migrate(connection: Connection, revision: str) -> None:
 
 
 def _require_same_tables(connection: Connection, manifest: Manifest) -> None:
-    """Require that the archive's tables and columns are among those of its revision."""
+    """Require that each table and column of the archive exists in the archive's schema revision."""
     inspector = inspect(connection)
     there = set(inspector.get_table_names()) - {"alembic_version"}
     named = {table.name for table in manifest.tables}
@@ -307,7 +308,7 @@ def _write_table(connection: Connection, archive: ArchiveReader, table: TableCon
 
 
 def _continue_numbers(connection: Connection, manifest: Manifest) -> None:
-    """Let the database's sequences continue after the numbers in the rows. SQLite does so by itself."""
+    """Set the database's sequences so that they continue after the numbers in the rows. SQLite needs no such step."""
     if connection.dialect.name == "sqlite":
         return
     inspector = inspect(connection)

@@ -30,10 +30,12 @@ class _Limit(Schema):
     _is_assumed: bool = PrivateAttr(default=False)
 
     def description(self, *, of_another: bool = False) -> dict[str, Any]:
-        """Return what the filters read: amounts rounded down to their grain, fields that are absent left out.
+        """Return the fields that a filter is made from, without absent ones, and with amounts rounded down to their
+        smallest unit.
 
         Args:
-            of_another: Whether another budget gives the kind. Then a kind that the request did not say is left out.
+            of_another: Whether the kind comes from another budget. If so, the kind is left out unless the request names
+                it.
         """
         left_out = ("kind",) if of_another and self._is_assumed else ()
         given = {name: value for name, value in self if value is not None and name not in left_out}

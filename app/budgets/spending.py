@@ -116,7 +116,7 @@ def _key(session: Session, group_by: GroupBy) -> ColumnElement[str]:
         GroupBy.PRINCIPAL: Reservation.principal_id,
         GroupBy.MECHANISM: Reservation.mechanisms,
     }[group_by]
-    # Sorts by code points, as SQLite and Python do, whatever the database's language is.
+    # Sorts by code points, as SQLite and Python do, independently of the database's locale.
     return type_coerce(column, Text) if is_sqlite else collate(column, "C")
 
 

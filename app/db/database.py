@@ -42,7 +42,7 @@ _WAIT_AS_LONG_AS_ALLOWED = text("SELECT set_config('lock_timeout', :timeout, tru
 
 
 class Witness(Protocol):
-    """An object that is told about every writing transaction, and can prevent its acknowledgement (`app.fence`)."""
+    """An object that is called around every writing transaction, and can prevent its acknowledgement (`app.fence`)."""
 
     def begin(self) -> None:
         """Prepare for a transaction before it begins."""
@@ -52,11 +52,12 @@ class Witness(Protocol):
         ...
 
     def after_commit(self, moves: list[Any]) -> None:
-        """Take note of a durable transaction, before anybody is told about it."""
+        """Record a durable transaction before it is acknowledged."""
 
     def catch_up(self) -> None:
-        """Take note of commits by other processes before anybody is told about them, since the witnesses of those
-        processes may not have done so yet."""
+        """Record commits by other processes before they are acknowledged, since those processes may not have recorded
+        them yet.
+        """
 
     def close(self) -> None:
         """Release all resources when the engine is disposed of."""
@@ -82,7 +83,7 @@ class Database:
 
     @property
     def witness(self) -> Witness | None:
-        """Return the witness that is told about writes; None if there is none."""
+        """Return the witness of writing transactions; None if there is none."""
         with self._witness_lock:
             if self._witness is None and self._make_witness is not None:
                 self._witness = self._make_witness()
@@ -119,7 +120,7 @@ class Database:
 
     @contextmanager
     def _witnessed(self) -> Iterator[list[Any]]:
-        """Yield a list for the changes of a transaction. The witness is told about them once they are durable."""
+        """Yield a list for the changes of a transaction. They are passed to the witness once they are durable."""
         if self.witness is not None:
             self.witness.begin()
         told: list[Any] = []
@@ -202,7 +203,8 @@ def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
 def _postgresql_engine(url: str) -> Engine:
     said = make_url(url).query
     patience = {name: value for name, value in PATIENCE_WITH_HOSTS.items() if name not in said}
-    # If an option is repeated, the last one wins: a URL may set any but these two, which commands rely on.
+    # If an option is repeated, the last one wins. So a URL may set every option except these two, on which commands
+    # rely.
     options = f"{' '.join(_texts(said.get('options', '')))} -c lock_timeout={BRIEF_LOCK_TIMEOUT_S}s"
     engine = create_engine(
         url,

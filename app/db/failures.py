@@ -54,7 +54,7 @@ _WHY_NOT_CONNECTED: Mapping[str, str] = {
 
 
 def why_not_connected(error: BaseException) -> str | None:
-    """Return a sentence that says why PostgreSQL was not reached; None if the error does not tell."""
+    """Return a sentence that says why PostgreSQL was not reached; None if the error does not show it."""
     said = str(getattr(error, "orig", error))
     return next((sentence for part, sentence in _WHY_NOT_CONNECTED.items() if part in said), None)
 

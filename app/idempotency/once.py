@@ -2,7 +2,8 @@
 
 The command's effect and the record with its answer commit in one transaction, so an answer exists exactly when its
 effect does. The record's primary key is unique: if two processes work on one key, the second one to write its record is
-rolled back, and replays the answer. Within one process, the second request is told that the first is still running.
+rolled back, and replays the answer. Within one process, the second request gets the answer that the first is still
+running.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cache of answers that depend on nothing but their request. Each is computed once and remembered.
+"""A cache of answers that depend only on the request. Each answer is computed once and remembered.
 
 The cache holds only public content: specifications that callers wrote, and numbers that follow from them. It never
 holds answers about budgets, data sets or runs, nor answers that depend on how busy the service was.
@@ -34,7 +34,7 @@ _LEAVES = (str, int, type(None))
 
 
 class Source(StrEnum):
-    """The source of an answer, as the header Cache-Status (RFC 9211) tells it."""
+    """The source of an answer, as the header Cache-Status (RFC 9211) states it."""
 
     HIT = "epsilond; hit"
     STORED = "epsilond; fwd=miss; stored"
@@ -199,7 +199,7 @@ class AnswerCache:
 
 
 def _plain(value: Any) -> Any:
-    """Replace every float that is a whole number by an integer. A negative zero stays what it is."""
+    """Replace every float that is a whole number by an integer. A negative zero is not replaced."""
     if isinstance(value, _LEAVES):
         return value
     if isinstance(value, float):

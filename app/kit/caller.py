@@ -1,5 +1,6 @@
-"""The caller for whom the present work is done. Gates that let callers take turns read it here, since nobody passes
-them a principal."""
+"""The caller for whom the present work is done. Gates that let callers take turns read it here, because no function
+passes them a principal.
+"""
 
 from __future__ import annotations
 

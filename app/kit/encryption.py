@@ -6,8 +6,8 @@ A file is a header and chunks:
 
 Each chunk is 64 KiB of the content, encrypted and followed by its tag; the last one may be shorter or empty. The key of
 a file is derived from the data key and the file's own salt. So the nonces, which count the chunks, are never used twice
-under one key. The header and the file's name are authenticated, too: after a chunk was moved, or a file was renamed,
-cut short or exchanged for another, it does not open. An *older* file of the same name does open, and so does an
+under one key. The header and the file's name are authenticated, too: a file does not open if a chunk was moved, or if
+the file was renamed, cut short or exchanged for another. An *older* file of the same name does open, and so does an
 unencrypted one. Encryption protects against people who read the disk, not against those who can write the folder.
 
 There may be several data keys (`app.kit.data_keys`): the newest encrypts, and a file is read with the one that its
@@ -78,7 +78,8 @@ class FileEncryption:
     Guarantees:
         - With a key, no byte of a file's content is on the disk in the clear.
         - `open` returns what `write` wrote under the same folder and name, or raises `FileUnreadable`.
-        - When `write` returns, the file's key is the newest, unless a newer one was drawn after the file got its name.
+        - When `write` returns, the file is encrypted with the newest key, unless a newer key was drawn after the file
+          got its name.
     """
 
     def __init__(self, keys: DataKeys) -> None:
@@ -97,9 +98,9 @@ class FileEncryption:
         there is a key.
 
         Args:
-            path: The file. Its folder's and its own name are bound to the content.
-            write: Writes the content to the open file, which is not seekable. It is called again if a newer key was
-                drawn meanwhile.
+            path: The file. The content is bound to the names of the file and its folder.
+            write: Writes the content to the open file, which is not seekable. If a newer key is drawn meanwhile, the
+                function is called again.
         """
         self._write(path, write, lambda: nullcontext(True))
 
@@ -125,7 +126,8 @@ class FileEncryption:
             may: Makes the block in which the file is replaced; the block yields whether the file may be replaced.
 
         Returns:
-            Whether the file was replaced. It is not if it is gone, or if somebody replaced it meanwhile.
+            Whether the file was replaced. The result is false if the file was removed, or if another process replaced
+            it meanwhile.
 
         Raises:
             FileUnreadable: As for `open`; the file is unchanged.
@@ -142,7 +144,7 @@ class FileEncryption:
         def write(target: IO[bytes]) -> None:
             nonlocal read
             read = _identity(path)
-            # A key that was removed from the file since then is still known here.
+            # A key that was removed from the key file since then is still known here.
             with self._open(path, (*self.keys.current(), *known)) as source:
                 shutil.copyfileobj(source, target, CHUNK_BYTES)
 
@@ -157,7 +159,7 @@ class FileEncryption:
 
         Raises:
             OtherKey: The file needs another key, or no key is set.
-            Altered: The file is not what was written under this name. Reading may raise this later, too.
+            Altered: The content is not what was written under this name. Later reads may raise this, too.
         """
         with self._open(path, self.keys.current()) as file:
             yield file

@@ -132,7 +132,7 @@ class FairGate:
 
 
 class _Waiter:
-    """A waiting request. It is told once that it has a place, or that it is refused."""
+    """A waiting request. It learns once that it has a place, or that it is refused."""
 
     def __init__(self) -> None:
         self.told = threading.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-#: The hash that stands for an entry before the first one of a chain.
+#: The hash that the first entry of a chain uses in place of an earlier entry's hash.
 GENESIS = "0" * 64
 # The version of the hashed bytes; another way of hashing gets another byte.
 _VERSION = b"\x01"

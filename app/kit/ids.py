@@ -24,7 +24,7 @@ def new_id(prefix: str) -> str:
 
 
 def id_of(prefix: str, data: bytes) -> str:
-    """Return an identifier of the same form, made from the first of some bytes that are as good as random.
+    """Return an identifier of the same form, made from the first bytes of ``data``, which must be as good as random.
 
     >>> id_of("run", bytes(32))
     'run_aaaaaaaaaaaaaaaaaaaaaaaa'

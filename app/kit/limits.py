@@ -1,4 +1,4 @@
-"""The upper bounds of what a request may hold. Bounds of single fields stand at the fields."""
+"""The upper bounds of what a request may hold. Bounds of single fields are given at the fields."""
 
 from __future__ import annotations
 

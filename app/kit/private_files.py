@@ -47,13 +47,14 @@ def own_folder(path: Path) -> Path:
 def write_private(path: Path, write: Write, naming: AbstractContextManager[bool] | None = None) -> bool:
     """Write a file of mode 0600 into a folder of mode 0700. It replaces an older file of the same name.
 
-    The file appears under its name when all of it is on the disk, and not before; when this returns, so is its name.
+    The file appears under its name only when all of it is on the disk. When this function returns, its name is on the
+    disk, too.
 
     Args:
         path: The file, in a folder of the service's own (`own_folder`).
         write: Writes the content to the open file. If it raises, nothing is left, and an older file stays.
-        naming: The block in which the file gets its name. It yields whether the file still may; without a block, it
-            may.
+        naming: The block in which the file gets its name. It yields whether the file may still get its name. Without a
+            block, the file may.
 
     Returns:
         Whether the file got its name.

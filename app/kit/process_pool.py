@@ -1,7 +1,7 @@
 """Processes for heavy numerics, with limits of time and memory. A job that exceeds them is ended, and the service goes
 on.
 
-A process can be stopped, and its memory is its own; neither is true of a thread. Workers start with the first job, do
+Unlike a thread, a process can be stopped, and has memory of its own. Workers start with the first job, do
 one job after the other, and are replaced after a failure.
 """
 

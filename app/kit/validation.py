@@ -47,7 +47,7 @@ CODES: Mapping[str, str] = {
     "none_required": "wrong_type",
 }
 
-# Sentences that replace those of pydantic which would quote the request, or speak of Python.
+# Sentences that replace pydantic's own where these would quote the request or mention Python.
 _MOMENT = "Input should be a moment with its time zone, such as 2026-01-31T00:00:00Z."
 
 _DETAILS: Mapping[str, str] = {
@@ -120,8 +120,8 @@ def from_validation(
 def _of_the_alternative_meant(items: Sequence[ProblemItem]) -> list[ProblemItem]:
     """Drop the faults of the wrong alternatives of a union, and keep each other fault once.
 
-    A field that takes a number or a list has faults of both alternatives. If the type fits one of them, that one was
-    meant.
+    A field that takes a number or a list has faults of both alternatives. If the value's type fits one alternative,
+    only the faults of that alternative are kept.
     """
     kept: dict[tuple[str, str, str], ProblemItem] = {}
     for item in items:

@@ -1,7 +1,8 @@
 """Addresses to which the service itself sends requests: how they are written, and which are allowed.
 
-A person who registers an address chooses what this machine connects to, and this machine may reach more than that
-person. So an address must be below one that an operator has allowed. Its host is resolved once, to public addresses or
+A person who registers an address chooses what this machine connects to, and this machine may reach hosts that the
+person cannot. So an address must be below one that an operator has allowed. Its host is resolved once, to public
+addresses or
 to addresses in networks that the operator has named.
 """
 
@@ -28,7 +29,7 @@ _TRANSLATED = (ip_network("64:ff9b::/96"), ip_network("::/96"))
 _OWN_TRANSLATORS = ip_network("64:ff9b:1::/48")
 #: Networks that IANA registers as special and that the library does not list: relays of 6to4, documentation.
 _SPECIAL_BESIDES = (_OWN_TRANSLATORS, ip_network("192.88.99.0/24"), ip_network("3fff::/20"))
-#: The type of `socket.getaddrinfo`, and of what a test puts in its place.
+#: The type of `socket.getaddrinfo`, and of the functions that tests use in its place.
 Resolve = Callable[..., Sequence[Any]]
 
 
@@ -102,7 +103,7 @@ def _check_steps(path: str) -> None:
     twice.
 
     Raises:
-        ValueError: some server might.
+        ValueError: some server might read the path as leading upwards.
     """
     steps = [re.split(r";|%3[bB]", re.sub(r"%2[eE]", ".", step))[0] for step in path.split("/")]
     if any(step in (".", "..") for step in steps):

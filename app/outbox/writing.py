@@ -44,7 +44,7 @@ class Subscription:
 
     Attributes:
         webhook_id: The webhook's id.
-        budget_id: The webhook is told about this budget, and about all budgets under it.
+        budget_id: The budget whose events are reported, with those of all budgets under it.
         events: The kinds of events that it wants.
         fractions: The fractions of the limit, for `WebhookEvent.SPENDING_THRESHOLD`.
     """
@@ -63,7 +63,7 @@ class Message:
         webhook_id: The webhook.
         event: What has happened.
         data: The rest of the message, as JSON.
-        subject: What the message is about. A webhook is told once about each subject.
+        subject: What the message is about. A webhook gets one message about each subject.
     """
 
     webhook_id: str

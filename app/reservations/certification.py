@@ -1,8 +1,9 @@
 """Certificates of what a reservation's events cost alone. They are computed before any lock is taken, and remembered.
 
 In an approximate_dp or pure_dp budget the charge itself is certified: its epsilon at its delta, which is 0 if
-epsilons add up. In an approximate_gaussian_dp or gaussian_dp budget it is the Gaussian that is charged. If that has no
-certificate, and in other budgets, it is the tight epsilon at the delta of the budget, or of its reports. All of this
+epsilons add up. In an approximate_gaussian_dp or gaussian_dp budget it is the Gaussian that is charged. If the Gaussian
+has no certificate, and in all other budgets, the certificate covers the tight epsilon at the delta of the budget, or of
+its reports. All of this
 together takes at most the time that the processes allow one job.
 """
 
@@ -29,7 +30,7 @@ from app.problems import Problem
 from app.reservations.prices import delta_of
 from app.reservations.quotes import terms
 
-#: The code of the warning that a reservation has not the certificate that was asked for. It has none; or, in a Gaussian
+#: The code of the warning that a reservation lacks the certificate that was asked for. It has none; or, in a Gaussian
 #: budget, one for the epsilon of its events instead of the charged amounts.
 NO_CERTIFICATE = "no_certificate"
 

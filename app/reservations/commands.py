@@ -1,4 +1,4 @@
-"""Commands about reservations: priced, decided once per idempotency key, answered.
+"""Commands about reservations: each is priced, decided once per idempotency key, and answered.
 
 A request or a run that reserves describes the reservation with `Asked`. If it does not fit, `make_room` releases
 expired holds and lets it try again.
@@ -48,7 +48,7 @@ class Asked:
         run_id: The run that owns the reservation, and that alone may resolve it.
         plan_hash: The plan that the events come from; the worker compares what it executes with it.
         dataset: The data that the events are about, if known.
-        certificate: Whether to keep a certificate of what they cost alone with the charge.
+        certificate: Whether to keep, with the charge, a certificate of what the events cost alone.
     """
 
     budget_id: str
@@ -70,7 +70,7 @@ class Asked:
         return quotes.quote(context, self.budget_id, self.events, charge_delta=self.charge_delta)
 
     def remembered_quote(self, context: Context) -> Quote | None:
-        """Return its price if neither the price nor a certificate has to be computed or read."""
+        """Return the price if it is remembered and no certificate is needed; None otherwise."""
         found = quotes.remembered_quote(context, self.budget_id, self.events, charge_delta=self.charge_delta)
         return None if found is None or self._is_certified(context) else found
 
@@ -190,10 +190,11 @@ def to_resolve(
 
 
 def reserve(session: Session, context: Context, principal_id: str, asked: Asked, quote: Quote) -> str:
-    """Hold the price as a part of the caller's transaction, as a run does, and return the reservation's id.
+    """Hold the price in the caller's transaction, and return the reservation's id. Runs reserve in this way.
 
     Raises:
-        Exceeded: it does not fit; nothing was written. `make_room` lets the whole transaction be tried again.
+        Exceeded: the reservation does not fit; nothing was written. `make_room` lets the whole transaction be tried
+            again.
     """
     command = asked.command(context, quote)
     carry_out_one(session, context, Instruction(command, principal_id, asked.budget_id))
@@ -211,7 +212,8 @@ def make_room(context: Context, principal: Principal, keyed: Keyed, attempt: Cal
         attempt: A function that carries out the command; it is called again when there may be room.
 
     Raises:
-        Problem: what the attempt raises; 409 ``budget_exceeded``, which is remembered.
+        Problem: any problem that the attempt raises; 409 ``budget_exceeded``, which is recorded under the idempotency
+            key.
     """
 
     def tell(exceeded: Exceeded) -> Callable[[Session], None]:

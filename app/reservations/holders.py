@@ -22,8 +22,9 @@ def is_known_to_hold(context: Context, reservation_id: str, principal: Principal
 
 
 def check_holder(context: Context, reservation_id: str, principal: Principal) -> None:
-    """Refuse principals that are neither the maker nor an owner. To start, extend, commit or void is to say what was
-    released, which a stranger cannot know. A reservation that does not exist is not refused here.
+    """Refuse principals that are neither the maker nor an owner. Whoever starts, extends, commits or voids a
+    reservation states what was released, and a stranger cannot know that. A reservation that does not exist is not
+    refused here.
 
     Raises:
         Problem: 403 ``not_your_reservation``.

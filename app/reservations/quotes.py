@@ -117,7 +117,7 @@ def quote_again(context: Context, state: ReservationState) -> Quote:
     if back is None or not is_part or not budget_filter.may_give_back(state.cost, back):
         return quote(context, state.budget_id, events, charge_delta=state.charge_delta)
     whole = quote(context, state.budget_id, state.events)
-    failure = -back[1]  # the failure that giving up spends
+    failure = -back[1]  # the failure probability that giving up the tail spends
     try:
         asked = whole.amounts, state.events, events, relation, failure
         found = pricing.given_up_within_limits(context, budget_filter, *asked)
@@ -186,7 +186,7 @@ def terms(context: Context, budget_id: str) -> Terms:
         Problem: 404.
     """
     known = _TERMS.setdefault(context.database, {})
-    found = known.get(budget_id)  # another thread may clear the cache at any moment
+    found = known.get(budget_id)  # another thread may clear the cache at any time
     if found is None:
         with context.database.read() as session:
             row = ledger.find_budget(session, budget_id)

@@ -139,7 +139,7 @@ class SecretMaterial:
         return _hmac(self.bytes_of(purpose, version), f"check value\0{purpose}".encode())
 
     def exists(self, purpose: Purpose, version: int) -> bool:
-        """Return whether there is such a secret here. No secret is made."""
+        """Return whether this version of the secret exists here. No secret is made."""
         return self._is_in_the_settings(purpose, version) or self.file(purpose, version).exists()
 
     def make(self, purpose: Purpose, version: int) -> None:

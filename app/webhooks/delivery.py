@@ -104,7 +104,7 @@ class Deliverer:
         while not self._stopping.wait(INTERVAL_S):
             try:
                 if not fence_of(self._context).look():
-                    continue  # a database that may have lost entries sends no webhooks
+                    continue  # the database may have lost entries, so no webhooks are sent
                 while not self._stopping.is_set() and self.deliver():
                     pass
                 looks += 1

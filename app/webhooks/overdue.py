@@ -1,4 +1,6 @@
-"""Overdue reservations: each regular sweep tells webhooks about the new ones, once about each."""
+"""Messages about overdue reservations. Each regular sweep writes them for reservations that are newly overdue, once for
+each.
+"""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def settle(session: Session, message: WebhookMessage, lease: datetime, **columns
 
 
 def forget(session: Session, before: datetime) -> None:
-    """Delete messages that ended before a moment."""
+    """Delete messages that were delivered or given up before the given time."""
     session.execute(delete(WebhookMessage).where(WebhookMessage.ended_at < before))
 
 
@@ -140,7 +140,7 @@ def overdue(session: Session, now: datetime, limit: int) -> Sequence[tuple[str, 
 
 
 def known_subjects(session: Session, subjects: Sequence[str]) -> set[tuple[str, str | None]]:
-    """Return the webhooks that were told about these subjects, with each subject."""
+    """Return pairs of a webhook and a subject for which the webhook already has a message."""
     statement = select(WebhookMessage.webhook_id, WebhookMessage.subject).where(WebhookMessage.subject.in_(subjects))
     return {(row[0], row[1]) for row in session.execute(statement)}
 

@@ -3,8 +3,8 @@
 Revision ID: 0005
 Revises: 0004
 
-Amounts, events and filters become plain text, read by the code as its own objects. Columns of entries that only
-repeated the hashed bytes are dropped, since the bytes themselves are served.
+Amounts, events and filters are now stored as plain text, which the code parses into its own objects. Columns of entries
+that only repeated parts of the hashed bytes are dropped, because the service now returns those bytes.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # Runs that are queued or in progress get a schedule with their next claim. The times of ended runs stay as they
-    # were told: they may show how many rows were read.
+    # Runs that are queued or in progress get a schedule with their next claim. The recorded times of ended runs stay
+    # unchanged; they may show how many rows were read.
     op.add_column("runs", sa.Column("schedule", sa.JSON(), nullable=True))
     op.add_column("runs", sa.Column("release_at", sa.DateTime(timezone=True), nullable=True))
 

@@ -1,4 +1,5 @@
-"""How much each key writes to the books in a day, how many reservations it holds open, and how often each was extended.
+"""How much each key writes to the ledger in a day, how many reservations it holds open, and how often each was
+extended.
 
 Revision ID: 0020
 Revises: 0019

@@ -1,6 +1,7 @@
 """The column with ids of persons, and how many rows one person may have.
 
-Older data sets have no such column. No migration reads rows, so it is not known to whom their rows belong.
+Older data sets have no such column. No migration reads rows, so nobody knows which person each of their rows belongs
+to.
 
 Revision ID: 0021
 Revises: 0020

@@ -1,7 +1,7 @@
 """Sweeps are registered with a hash of their cells, and no column has the number of a sweep's trials any more.
 
 The number now follows from the id of the sweep. An unfinished sweep for the best cannot go on with its old number: it
-is cancelled, and its charge stands if a trial was started.
+is cancelled, and remains charged if a trial was started.
 
 Revision ID: 0022
 Revises: 0021

@@ -1,1 +1,3 @@
-"""Signing in by an OpenID Connect provider: its tokens in, principals out (docs/operating/sign_in.md)."""
+"""Signing in by an OpenID Connect provider: it turns the provider's tokens into principals
+(docs/operating/sign_in.md).
+"""

@@ -1,7 +1,7 @@
 """Accounts: the people and machines of the provider, each by its issuer and subject, never by an e-mail address.
 
 An account is a row among the keys, so that the ledger, the quotas and the limits know it as they know a key. The row
-has no rights and no token. An account may do what the configuration gives it and its groups at the moment when it asks
+has no rights and no token. An account may do what the configuration gives it and its groups at the time of its request
 (`app.auth.oidc.principals`). Revoking the row bars the account.
 """
 

@@ -154,7 +154,7 @@ def _read(path: Path) -> Configuration:
 
 
 def is_trusted_address(text: str) -> bool:
-    """Return whether data that are sent to an address stay secret, by TLS or because they stay on this machine.
+    """Return whether data sent to an address stay secret, because TLS protects them or they never leave this machine.
 
     >>> is_trusted_address("https://login.example"), is_trusted_address("http://login.example")
     (True, False)

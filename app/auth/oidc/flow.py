@@ -31,8 +31,8 @@ START = f"{sessions.SIGN_IN}/provider"
 #: The path to which the provider sends the browser back; it is registered with the provider.
 BACK = f"{START}/back"
 _LABEL = "sign_in_attempt"
-#: The longest address of the page to show afterwards. It stands in the cookie, and browsers keep no cookie above 4096
-#: characters.
+#: The longest address of the page to show afterwards. The cookie contains this address, and browsers keep no cookie
+#: above 4096 characters.
 _LONGEST_PAGE = 1200
 
 

@@ -1,4 +1,4 @@
-"""The provider's addresses and signing keys, as far as this process knows them."""
+"""The provider's addresses and signing keys, which this process fetches and remembers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Provider:
     def key(self, key_id: str | None) -> jwt.PyJWK | None:
         """Return the key of a token that names ``key_id``; None if the provider signs with no such key.
 
-        A token that names no key is signed with the only one, if there is only one.
+        If a token names no key and the provider has exactly one, that key is returned.
 
         Raises:
             Unavailable: the provider's keys are not known.
@@ -110,7 +110,7 @@ class Provider:
         known = self._known
         if known is not None and self.clock() - known.time < fresh_s:
             return known
-        # A thread does not wait for the request of another thread if the known answer is recent enough.
+        # If the known answer is recent enough, a thread does not wait for another thread's request to the provider.
         does = fresh_s == FRESH_S and known is not None and self.clock() - known.time < STALE_S
         if self._is_due() and not (does and self._lock.locked()):
             with suppress(Unavailable), self._place(), self._lock:

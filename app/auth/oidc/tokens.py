@@ -45,7 +45,8 @@ class Claims:
     """The claims of a token that was verified.
 
     Attributes:
-        subject: Whom the token is about, within the issuer. Only this name never changes and belongs to nobody else.
+        subject: The person or machine that the token is about, as the issuer identifies it. Of all claims, only this
+            one never changes and belongs to nobody else.
         groups: The groups to which the provider assigns the subject.
         shown_name: A name for people; no decision depends on it.
         ends: When the token ends.
