@@ -98,8 +98,9 @@ def _cache_folder(sources: Path) -> str:
     numba compares the kept code with a function's own file, but not with the files of the functions that it calls. It
     reads nothing from a folder that it cannot write to; code that was compiled at installation is then copied.
     """
-    digest = hashlib.sha256(Path(__file__).read_bytes()) # This file is included because it determines how functions are
-    compiled. for source in sorted(sources.glob("*.py")):
+    # This file is included because it determines how functions are compiled.
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
     name = digest.hexdigest()[:16]
     beside = sources / "__pycache__" / "compiled" / name

@@ -90,7 +90,7 @@ class Owes(Enum):
 
 
 class Connection(H11Protocol):
-    """A connection of uvicorn. `end_overdue` checks about once a second whether the client is late with its next step."""
+    """A connection of uvicorn. `end_overdue` checks every second or so whether the client is late."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
