@@ -330,7 +330,7 @@ def gradient_steps(update: Update, gradient_bound: type[Clip] | type[Normalize])
 def check_phases(
     task: Task, gradient_bound: type[Clip] | type[Normalize], phase_type: type[BoundedSteps] = Phase
 ) -> tuple[BoundedSteps, ...]:
-    """Return the plan's phases, if noisy gradient steps of this type and kind of bound can carry them out."""
+    """Return the plan's phases. Steps of this type and kind of bound must be able to carry them out."""
     phases: list[BoundedSteps] = []
     name, smallest = task.plan.algorithm, SMALLEST_MAX_GRAD_NORMS[task.plan.dtype]
     for index, phase in enumerate(task.plan.phases):

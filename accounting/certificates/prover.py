@@ -176,7 +176,7 @@ def _of_all(statement: Statement, directions: dict[str, Direction]) -> Iterator[
     """Yield certificates that have one form of proof for each direction. The likeliest forms come first."""
     found = {name: list(_complete(statement, direction)) for name, direction in directions.items()}
     if any(not forms for forms in found.values()):
-        raise NoCertificate("every contour line needs more points than a verifier evaluates")
+        raise NoCertificate("every contour line needs more points than the verifier accepts")
     for number in range(max(len(forms) for forms in found.values())):
         chosen = {name: forms[min(number, len(forms) - 1)] for name, forms in found.items()}
         yield bytes_of(

@@ -26,7 +26,8 @@ from accounting.composition.renyi import RenyiBound
 from accounting.fourier.effort import question
 from accounting.intervals import Answer, Bounds, Interval
 
-#: The evaluators by closed forms and moments. They bound every list, but the bounds are wide if steps are subsampled.
+#: The evaluators that use closed forms and moments. They bound every list, but loosely if steps are
+#: subsampled.
 QUICK_EVALUATORS: tuple[Evaluator, ...] = (BasicComposition(), AnalyticGaussian(), RenyiBound())
 EVALUATORS: tuple[Evaluator, ...] = (
     BinomialComposition(),

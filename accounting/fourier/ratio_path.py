@@ -62,7 +62,7 @@ class RatioPart:
         log_scale: The log-scale a.
         curvature: The curvature k; s^2 for Gaussian noise, 0 for Laplace noise.
         low, high: The ends; high is inf if k > 0, and then low is 0.
-        upward: Losses log f with masses density f; otherwise -log f with masses density.
+        upward: If true, losses are log f with the density times f; otherwise -log f with the density itself.
         cut: The pair (b, w) of the share Phi((b - y) / w) by which the density is multiplied (only if k > 0 and
             ``upward``); None for the whole density.
     """

@@ -100,7 +100,7 @@ class NoisyMaxLoss(RandomizedResponseLoss):
         if self.noise != LAPLACE or self.epsilon == 0.0:
             return response
         half = 0.5 * self.epsilon
-        # For smaller epsilon, half / tanh(half) is 1 up to less than a rounding error.
+        # For smaller epsilon, half / tanh(half) differs from 1 by less than a rounding error.
         ratio = half / math.tanh(half) if half > 1e-9 else 1.0
         carried_out = ratio / 1.5 * (1.0 + 1e-14)
         return RareResponseLoss(self.epsilon, carried_out) if carried_out < 1.0 else response

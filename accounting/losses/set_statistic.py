@@ -128,7 +128,7 @@ class SetStatisticLoss(AtomicLoss):
 
         Guarantees: attained_by_the_sets."""
         exact = AtomicLoss.excess(self, epsilons, remove=remove)
-        # The errors of P and Q change (P - e^eps Q)_+ by at most this amount, in which P's mass of losses above eps
+        # The errors of P and Q change (P - e^eps Q)_+ by at most this amount; in it, P's mass of losses above eps
         # counts twice.
         atoms = self.atoms if remove else self.atoms.swapped
         masses = np.concatenate([np.cumsum(np.exp(atoms.log_masses)[::-1])[::-1], [0.0]])

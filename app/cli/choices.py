@@ -42,7 +42,7 @@ Preset = Annotated[
 ]
 StepSize = Annotated[float | None, typer.Option(help="A step size of your own, in place of the theorem's.")]
 AveragedShare = Annotated[
-    float | None, typer.Option(help="Share of the last steps whose points are averaged, beside --step-size.")
+    float | None, typer.Option(help="Share of the steps, at the end, whose points are averaged; needs --step-size.")
 ]
 Momentum = Annotated[float | None, typer.Option(help="Share of the last step in the next one, with correlated noise.")]
 StepSizes = Annotated[

@@ -21,7 +21,7 @@ from app.problems import Problem
 
 
 def list_witnesses(
-    asks: Annotated[bool, typer.Option("--ask", help="Ask each of them to cosign all entries, now.")] = False,
+    asks: Annotated[bool, typer.Option("--ask", help="Ask every witness now to cosign all entries.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest checkpoint that each witness has cosigned.

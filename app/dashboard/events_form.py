@@ -177,7 +177,7 @@ def _choice(
     full_name: str = "",
     pointers: tuple[str, ...] = (),
 ) -> Field:
-    """Return a choice that shows the given value if it is one of the choices, else the common value."""
+    """Return a choice that shows the given value if it is one of the choices, else the usual default."""
     value = given.get(full_name or name, "")
     known = [option for option, _ in options]
     if value not in known:

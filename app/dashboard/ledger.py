@@ -85,7 +85,7 @@ def _checked(context: Context, data: bytes) -> Verdict:
 
 @router.get("/checkpoint")
 async def checkpoint(request: Request) -> Response:
-    """Show all entries in one signed hash."""
+    """Show the signed checkpoint: one hash that covers all entries."""
     found = await need(request, "/v1/ledger/checkpoint", in_part=True)
     return page(request, "ledger_checkpoint.html", checkpoint=found)
 

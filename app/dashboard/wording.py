@@ -1,4 +1,4 @@
-"""Wording of numbers and moments on pages. Privacy losses are rounded up, remaining amounts down."""
+"""Wording of numbers and times on pages. Privacy losses are rounded up, remaining amounts down."""
 
 from __future__ import annotations
 

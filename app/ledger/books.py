@@ -415,7 +415,7 @@ def _expose(account: Account, before: ReservationState | None, after: Reservatio
                 account.steps[said] = step
     except AccountingError as error:
         raise BrokenChain(
-            sequence, (f"the entry's events have no account under the budget's relation ({error.code})")
+            sequence, (f"the entry's events cannot be accounted for under the budget's relation ({error.code})")
         ) from None
 
 

@@ -133,7 +133,7 @@ class Signature:
 
     @property
     def line(self) -> str:
-        """Return the line with its end."""
+        """Return the line with its line break."""
         return f"{_DASH}{self.name} {_base64(self.key_id + self.signature)}\n"
 
 

@@ -21,7 +21,7 @@ _VARIANTS = {
     "gaussian_dp": "Gaussian DP",
     "attack_risk": "A bound on membership attacks",
 }
-#: The registry's words for privacy definitions for which the registry has no name.
+#: The words that the registry's format has for privacy definitions without a name there.
 _CUSTOM = {"gaussian_dp": "Custom", "attack_risk": "Custom"}
 _SEEDED = "None: the run was seeded, and protects nobody."
 

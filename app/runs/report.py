@@ -161,7 +161,7 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
 
 def _deployment(session: Session, budget_id: str) -> DeploymentBody | None:
     said = deployments.nearest(session, budget_id)
-    # Cards are passed on, so they do not say who gave the answers. Readers of the budget can see that.
+    # Cards are passed on, so they do not name who gave the answers. Those who may read the budget can look it up.
     return None if said is None else DeploymentBody.of(said, budget_id, None)
 
 

@@ -127,7 +127,8 @@ def _theorem(spec: Spec, given: Given) -> tuple[FullGradientTheorem | None, list
     if _is_constrained(spec):
         return None, [
             (
-                "The theorems are about the loss alone on all of R^p, so they give no step size and no bound "
+                "The theorems cover only the loss itself, minimised over all of R^p, so they give no step size and no "
+                "bound "
                 "with a domain or a penalty. The privacy guarantee holds without them."
             )
         ]

@@ -115,7 +115,8 @@ def calibrate_with_theorem(
     step_size = spec.step_size
     if spec.domain is not None or spec.penalty is not None:
         warnings.append(
-            "The theorem is about the loss alone on all of R^d, so it gives no step size and no bound with a "
+            "The theorem covers only the loss itself, minimised over all of R^d, so it gives no step size and no "
+            "bound with a "
             "domain or a penalty. The privacy guarantee holds without the bound."
         )
     elif not isinstance(event.sampling, DRAWN_ANEW):

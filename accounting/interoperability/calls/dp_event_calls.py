@@ -56,7 +56,7 @@ def compose(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
     composed = given.get("event")
     if not isinstance(composed, Call):
         shown = composed.text if isinstance(composed, Unread) else "it"
-        raise InvalidValue(f"the composed event is not written out: {shown} ({call.place}); paste the event, too")
+        raise InvalidValue(f"the composed event must be written out, not {shown} ({call.place}); paste the event, too")
     event = {"class_name": "SelfComposedDpEvent", "event": event_of(composed, facts), "count": _count(call, facts)}
     return pasted_event(call, facts, around, event, "dp-accounting")
 
@@ -127,7 +127,7 @@ def _field(call: Call, name: str, value: Value, facts: Facts) -> Any:
     if isinstance(value, Call):
         return event_of(value, facts)
     if isinstance(value, Unread):
-        raise InvalidValue(f"{name} of {call.name} is not written out: {value.text} ({call.place})")
+        raise InvalidValue(f"{name} of {call.name} must be a number, not the name {value.text} ({call.place})")
     if isinstance(value, tuple):
         return [_field(call, name, each, facts) for each in value]
     return value

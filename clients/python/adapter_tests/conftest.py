@@ -91,7 +91,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "EPSILOND_WORKERS": "1",
     }
     with serving(environment) as api, pytest.MonkeyPatch.context() as patched:
-        # Clients find the token of a server without keys in its data folder, as on an operator's machine.
+        # While a server has no keys, clients find its token in its data folder, as on an operator's machine.
         patched.setenv("EPSILOND_DATA_DIR", environment["EPSILOND_DATA_DIR"])
         patched.delenv("EPSILOND_API_KEY", raising=False)
         yield str(api.client.base_url)

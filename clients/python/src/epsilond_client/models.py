@@ -3,7 +3,7 @@
     model = epsilond_client.load("run_...")     # or the file that `client.runs.download` wrote
     model.predict([{"age": 40, "smoker": "no"}])
 
-Columns are clipped, scaled and multiplied as the service does when it trains and when it scores.
+Columns are clipped and scaled, and logits are computed, as the service does when it trains and when it scores.
 """
 
 from __future__ import annotations

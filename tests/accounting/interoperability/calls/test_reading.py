@@ -362,7 +362,7 @@ def test_a_name_without_a_value_is_named() -> None:
         ),
         ("make_private(noise_multipler=1)", {}, r"takes no argument noise_multipler .*mean noise_multiplier\?", ()),
         ("GaussianDpEvent(sigma=1)", {}, "takes no argument sigma", ()),
-        ("GaussianDpEvent(sigma)", {}, "noise_multiplier of GaussianDpEvent is not written out: sigma", ()),
+        ("GaussianDpEvent(sigma)", {}, "noise_multiplier of GaussianDpEvent must be a number, not the name sigma", ()),
         ("make_private(noise_multiplier='1')", SIZES, "noise_multiplier must be a number", ()),
         ("make_private(noise_multiplier=-1)", SIZES, r"noise_multiplier must be in \[0.001, 1e\+06\]", ()),
         ("make_private(noise_multiplier=True)", SIZES, "noise_multiplier must be a number", ()),
@@ -390,7 +390,7 @@ def test_a_name_without_a_value_is_named() -> None:
             "must be a number",
             (),
         ),
-        ("accountant.compose(event)", {"delta": 1e-5}, "the composed event is not written out: event", ()),
+        ("accountant.compose(event)", {"delta": 1e-5}, "the composed event must be written out, not event", ()),
         ("accountant.compose(GaussianDpEvent(1.0), 1e9)", {"delta": 1e-5}, "count must be in", ()),
         (
             "BandMFExecutionPlanConfig(strategy=s, iterations=9, epsilon=1, delta=1e-5)",
