@@ -127,7 +127,7 @@ def _field(call: Call, name: str, value: Value, facts: Facts) -> Any:
     if isinstance(value, Call):
         return event_of(value, facts)
     if isinstance(value, Unread):
-        raise InvalidValue(f"{name} of {call.name} must be a number, not the name {value.text} ({call.place})")
+        raise InvalidValue(f"{name} of {call.name} must be written out, not {value.text} ({call.place})")
     if isinstance(value, tuple):
         return [_field(call, name, each, facts) for each in value]
     return value

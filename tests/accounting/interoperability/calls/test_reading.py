@@ -362,7 +362,7 @@ def test_a_name_without_a_value_is_named() -> None:
         ),
         ("make_private(noise_multipler=1)", {}, r"takes no argument noise_multipler .*mean noise_multiplier\?", ()),
         ("GaussianDpEvent(sigma=1)", {}, "takes no argument sigma", ()),
-        ("GaussianDpEvent(sigma)", {}, "noise_multiplier of GaussianDpEvent must be a number, not the name sigma", ()),
+        ("GaussianDpEvent(sigma)", {}, "noise_multiplier of GaussianDpEvent must be written out, not sigma", ()),
         ("make_private(noise_multiplier='1')", SIZES, "noise_multiplier must be a number", ()),
         ("make_private(noise_multiplier=-1)", SIZES, r"noise_multiplier must be in \[0.001, 1e\+06\]", ()),
         ("make_private(noise_multiplier=True)", SIZES, "noise_multiplier must be a number", ()),
