@@ -207,7 +207,7 @@ def test_a_theorem_that_does_not_apply_has_no_choice_and_the_answer_says_why():
         return step.theorem_reason
 
     assert "max_grad_norm must be at least" in reason(gradient_bound=Clip(1.0))
-    assert "the loss alone on all of R^d" in reason(penalty=L2Penalty(0.1))
+    assert "covers only the loss itself" in reason(penalty=L2Penalty(0.1))
 
 
 def test_an_algorithm_without_a_theorem_says_so_beside_each_choice():
