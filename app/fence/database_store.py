@@ -37,7 +37,7 @@ _ADVANCE = (
     )
     .values(sequence=parameter("sequence"), hash=parameter("hash"))
 )
-#: Makes the database say how many of several rows were inserted.
+#: The option that makes the driver report how many rows were inserted.
 _COUNTED = {"preserve_rowcount": True}
 
 
@@ -49,7 +49,7 @@ class DatabaseStore:
         self._is_made = False
 
     def read(self, ids: Collection[str] | None = None) -> Kept | None:
-        """Return the fence's marks of some budgets or of all; None if there is no fence."""
+        """Return the content of the fence, with the heads of some budgets or of all; None if there is no fence."""
         self._make_tables()
         dialect = self._database.engine.dialect.name
         statement = select(_HEADS)
@@ -84,7 +84,7 @@ class DatabaseStore:
                 connection.execute(insert(_HEADS), _rows(kept.heads))
 
     def advance(self, moves: Sequence[Move]) -> bool:
-        """Move those chains whose base is their end in the fence. Return whether all of them moved
+        """Update the head of each chain whose ``base`` is its head in the fence. Return whether all were updated
         (`Store.advance`)."""
         extended = [
             {
@@ -120,7 +120,7 @@ class DatabaseStore:
         try:
             _METADATA.create_all(self._database.engine)
         except DBAPIError:
-            # If another server has made them meanwhile, this finds them.
+            # If another server has created the tables meanwhile, this call finds them.
             _METADATA.create_all(self._database.engine)
         self._is_made = True
 

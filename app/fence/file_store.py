@@ -1,9 +1,9 @@
-"""The fence as a file: a log of the ends of chains, one record for each group of commands.
+"""The fence as a file: a log of the heads of chains, with one record for each group of commands.
 
-A record is appended and brought to the disk before its commands are acknowledged. Processes take turns by the file's
-lock, and read what the others have appended before they append. A record ends with a checksum. A crash can leave only
-the last record half written. Its commands were never acknowledged, and the next append cuts it off. When the log has
-grown long, a new log with one record for each budget replaces it in one step.
+A record is appended and synced to disk before its commands are acknowledged. Processes take turns by locking the file.
+Each reads what the others have appended before it appends. A record ends with a checksum. A crash can leave only the
+last record half written. Its commands were never acknowledged, and the next append cuts it off. When the log has grown
+long, a new log with one record for each budget replaces it in one step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DamagedFence(Exception):
 
 
 class FileStore:
-    """The fence in a file. Several threads may share one, and several processes the file."""
+    """The fence in a file. Several threads may share one instance, and several processes may share the file."""
 
     _ledger_id: str
     _life: str
@@ -45,7 +45,7 @@ class FileStore:
         self._forget()
 
     def read(self, ids: Collection[str] | None = None) -> Kept | None:
-        """Return the fence's marks of some budgets or of all; None if there is no fence.
+        """Return the content of the fence, with the heads of some budgets or of all; None if there is no fence.
 
         Raises:
             DamagedFence: the file is not in the form in which this service wrote it.
@@ -74,7 +74,7 @@ class FileStore:
             self._close()
 
     def advance(self, moves: Sequence[Move]) -> bool:
-        """Move those chains whose base is their end in the fence. Return whether all of them moved
+        """Update the head of each chain whose ``base`` is its head in the fence. Return whether all were updated
         (`Store.advance`)."""
         with self._lock, self._locked(fcntl.LOCK_EX) as is_there:
             if not is_there:
@@ -122,11 +122,11 @@ class FileStore:
         except FileNotFoundError:
             return False
         opened = os.fstat(descriptor)
-        # A file that is shorter than what was read from it has been copied over.
+        # A file that is now shorter than the part that was read has been overwritten with a copy.
         return (there.st_dev, there.st_ino) == (opened.st_dev, opened.st_ino) and opened.st_size >= self._end
 
     def _catch_up(self, descriptor: int) -> None:
-        """Read what was appended since the last look."""
+        """Read the records that were appended since the last read."""
         size = os.fstat(descriptor).st_size
         data = b""
         while len(data) < size - self._end:
@@ -135,7 +135,7 @@ class FileStore:
                 break
             data += part
         lines = data.split(b"\n")
-        # After the last end of a line there is nothing, or the beginning of a record.
+        # The text after the last line end is empty, or an incomplete record.
         for number, line in enumerate(lines[:-1]):
             fields = _fields(line)
             if fields is None:
@@ -158,7 +158,7 @@ class FileStore:
         )
 
     def _append(self, heads: Mapping[str, Head]) -> None:
-        """Bring one record to the disk, in place of a record that was left half written."""
+        """Write one record and sync it to disk. It replaces a record that was left half written."""
         assert self._descriptor is not None, "it is locked"
         if self._end >= max(COMPACTED_FROM_BYTES, _GROWTH * _BYTES_OF_BUDGET * len(self._heads)):
             replace_private(self._path, _content(Kept(self._ledger_id, self._life, self._heads | dict(heads))))

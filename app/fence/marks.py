@@ -1,8 +1,9 @@
-"""The marks that the fence holds, and the result of comparing them with the database. Pure.
+"""The heads of chains that the fence holds, and their comparison with the database. This module is pure.
 
-The fence holds the end of every budget's chain. The number of entries in the whole ledger would not be enough: on
-PostgreSQL, transactions may commit in another order than their numbers, so that a copy may have a later entry and lack
-an earlier, acknowledged one. A chain has no gaps: if it holds an entry, it holds all entries before it.
+The fence holds the head of every budget's chain. The number of entries in the whole ledger would not be enough. On
+PostgreSQL, transactions may commit in another order than that of their numbers, so a copy of the database may have a
+later entry and lack an earlier, acknowledged one. A chain has no gaps: if it holds an entry, it holds all entries
+before it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from app.kit.hash_chain import chain_hash
 
 @dataclass(frozen=True)
 class Head:
-    """The end of a budget's chain: the sequence and the hash of its last entry."""
+    """The head of a budget's chain: the sequence number and the hash of its last entry."""
 
     sequence: int
     hash: str
@@ -28,8 +29,8 @@ class Move:
 
     Attributes:
         budget_id: The budget of the chain.
-        base: The previous end; None for a new chain, or if nobody looked.
-        head: The committed end, which follows from the base.
+        base: The previous head; None for a new chain, or if it was not read.
+        head: The committed head, which follows from the base.
     """
 
     budget_id: str
@@ -42,9 +43,9 @@ class Kept:
     """The contents of the fence.
 
     Attributes:
-        ledger_id: The ledger that it belongs to.
-        life: The ledger's life. A new one begins when a loss is acknowledged.
-        heads: The newest end of each budget's chain that was acknowledged.
+        ledger_id: The id of the ledger that the fence belongs to.
+        life: The id of the ledger's current life. A new life begins when a loss is acknowledged.
+        heads: The newest acknowledged head of each budget's chain.
     """
 
     ledger_id: str
@@ -53,7 +54,7 @@ class Kept:
 
 
 class Reason(StrEnum):
-    """Why a database is refused."""
+    """The reason why a database is refused."""
 
     BEHIND = "behind"
     """Entries that were acknowledged are missing, or differ from those now stored."""
@@ -136,15 +137,15 @@ def compare(
     heads: Mapping[str, Head],
     entries_between: Callable[[str, int, int], Iterable[tuple[object, object]]],
 ) -> Loss | None:
-    """Find which of the fence's marks the database does not reach.
+    """Return the loss of a database that does not contain every head in the fence; None if nothing is lost.
 
-    A chain that is longer in the database must follow from the end that the fence has, entry by entry. So each end
-    that the fence ever gets vouches for all the ends before it.
+    A chain that is longer in the database must follow from the head in the fence, entry by entry. So each head that the
+    fence accepts confirms all earlier heads of the chain.
 
     Args:
         kept: The content of the fence. It was read before the database, which may therefore be ahead.
-        ledger_id, life: Those of the database. It has no life if it never had a fence.
-        heads: The ends of the chains in the database, at least for the budgets in ``kept``.
+        ledger_id, life: The ids in the database. The life is missing if the database never had a fence.
+        heads: The heads of the chains in the database, at least for the budgets in ``kept``.
         entries_between: Returns the hashes and the bytes of the entries in the database, given the budget, the first
             and the last sequence.
     """
@@ -168,7 +169,7 @@ def compare(
 
 
 def _follows(mark: Head, head: Head, entries: Iterable[tuple[object, object]]) -> bool:
-    """Return whether the entries, beginning with the mark's own, lead to the head."""
+    """Return whether the entries, beginning with the entry of ``mark``, lead to ``head``."""
     sequence, hashed = mark.sequence - 1, mark.hash
     for stored_hash, canonical in entries:
         sequence += 1

@@ -1,4 +1,4 @@
-"""The SQL of the fence in the ledger's database: its lives, and the ends of its chains."""
+"""SQL that the fence needs in the ledger's database: the ledger's lives, and the heads of its chains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REVISION = text("SELECT version_num FROM alembic_version")
 
 
 def ledger_id(connection: Connection) -> str:
-    """Return the id that was drawn with the database; "" if somebody has deleted it."""
+    """Return the random id that the ledger got when its database was created; "" if somebody has deleted it."""
     return connection.scalar(select(MerkleTree.ledger_id)) or ""
 
 
@@ -34,21 +34,21 @@ def has_own_schema(connection: Connection) -> bool:
 
 
 def newest_life(connection: Connection) -> tuple[int, str] | None:
-    """Return the number and the id of the present life; None if there never was a fence."""
+    """Return the number and the id of the ledger's current life; None if there never was a fence."""
     statement = select(LedgerLife.number, LedgerLife.life).order_by(LedgerLife.number.desc()).limit(1)
     row = connection.execute(statement).one_or_none()
     return None if row is None else (row.number, row.life)
 
 
 def enter_first_life(connection: Connection, life: str, moment: datetime) -> None:
-    """Enter the first life. If another server was first, its row stays."""
+    """Insert the row of the ledger's first life. If another server has inserted one, that row stays."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     row = {"number": 1, "life": life, "began_at": moment}
     connection.execute(dialect.insert(LedgerLife).values(row).on_conflict_do_nothing())
 
 
 def enter_life(connection: Connection, number: int, life: str, moment: datetime, loss: dict[str, Any]) -> None:
-    """Enter a later life, with the entries that were known to be missing when it began."""
+    """Insert the row of a later life, with the entries that were known to be missing when it began."""
     connection.execute(insert(LedgerLife).values(number=number, life=life, began_at=moment, loss=loss))
 
 

@@ -1,8 +1,11 @@
-"""The work of the fence: it is compared with the database, and moved with every commit that extends a chain.
+"""Compare the fence with the database, and update the fence with every commit that extends a chain of entries.
 
-The additions of a commit are acknowledged when the fence has them. A crash between the two leaves a database that is
-ahead of its fence. That is no loss: the next comparison moves the fence. If the fence is ahead, the database has lost
-something.
+The fence is a record, kept outside the ledger's database, of the head of each chain: the last entry that was
+acknowledged.
+
+The entries of a commit are acknowledged once the fence has the new heads. A crash between the commit and the update of
+the fence leaves a database that is ahead of its fence. Nothing is lost then, and the next comparison updates the fence.
+If the fence is ahead, the database has lost entries.
 """
 
 from __future__ import annotations
@@ -32,15 +35,15 @@ from app.fence.marks import Head, Kept, Loss, Move, Reason, compare
 
 log = structlog.get_logger("epsilond.fence")
 
-#: The seconds for which the result of a comparison is believed. A refusal is believed for less, since the loss may be
-#: acknowledged.
+#: The seconds for which the result of a comparison is reused. A refusal is reused for a shorter time, because an
+#: operator may acknowledge the loss meanwhile.
 BELIEVED_S = 5.0
 REFUSAL_BELIEVED_S = 1.0
 _FAILURES = (DBAPIError, PoolTimeout, OSError)
 
-# For each transaction, where the chains that it touches ended before it: None for a chain that was not compared yet.
+# For each transaction, the heads that the chains it touches had before it; None for a chain that was not compared yet.
 _TOUCHED: WeakKeyDictionary[Connection, dict[str, Head | None]] = WeakKeyDictionary()
-# The engines whose transactions are reported to a fence.
+# The SQLAlchemy engines whose transactions are reported to a fence.
 _WATCHED: WeakSet[Engine] = WeakSet()
 
 
@@ -51,8 +54,8 @@ class Store(Protocol):
     def create(self, kept: Kept) -> None: ...
     def replace(self, kept: Kept) -> None: ...
     def advance(self, moves: Sequence[Move]) -> bool:
-        """Move those chains whose base is their end in the fence. A base of None stands for a chain that the fence
-        lacks.
+        """Update the head of each chain whose ``base`` is its head in the fence. A base of None means that the fence
+        lacks the chain.
 
         Returns:
             False if the fence has another end for some chains; these are not moved.
@@ -63,12 +66,12 @@ class Store(Protocol):
 
 
 def touch(connection: Connection, budget_id: str, base: Head | None) -> None:
-    """Tell the fence that the transaction acknowledges the present chain of a budget, including its own additions.
+    """Note that the transaction acknowledges the chain of a budget, including the entries that the transaction adds.
 
     Args:
         connection: The connection of the transaction.
         budget_id: The budget of the chain.
-        base: The end of the chain, read under the lock before anything was added; None if nobody looked.
+        base: The head of the chain, read under the lock before anything was added; None if it was not read.
 
     Raises:
         RuntimeError: no fence watches the database, so that nothing may be acknowledged.
@@ -79,12 +82,12 @@ def touch(connection: Connection, budget_id: str, base: Head | None) -> None:
 
 
 def leave_out(connection: Connection) -> None:
-    """Let a transaction commit without the fence. Only the code that replaces the fence does this."""
+    """Let a transaction commit without an update of the fence. Only the code that replaces the fence calls this."""
     _TOUCHED.pop(connection, None)
 
 
 class Fence:
-    """The fence of a process: it watches every transaction that its database commits.
+    """The fence of a process, which watches every transaction that the process commits to the ledger's database.
 
     Guarantees:
         - acknowledged_is_fenced: when a write session has ended, the fence has every chain that the session extended or
@@ -95,8 +98,8 @@ class Fence:
 
     Args:
         database: The ledger's database.
-        url: Gives the place of the fence: the address of a database, or the path of a file.
-        clock: The time of day, for the first life.
+        url: The address of the database, or the path of the file, in which the fence is kept.
+        clock: The time of day, which is recorded when the fence is created.
     """
 
     def __init__(self, database: Database, url: Callable[[], str | Path], clock: Callable[[], datetime]) -> None:
@@ -108,9 +111,9 @@ class Fence:
         self._compared_at = 0.0
         self._loss: Loss | None = None
         self._is_logged = False
-        #: The ends that the fence is known to have, for chains that this process has met.
+        #: The heads that the fence is known to have, for the chains that this process has used.
         self._known: dict[str, Head] = {}
-        #: Chains whose committed ends could not be reported to the fence.
+        #: Chains whose committed heads could not be written to the fence.
         self._untold: set[str] = set()
 
     @cached_property
@@ -121,11 +124,12 @@ class Fence:
 
     @property
     def loss(self) -> Loss | None:
-        """Return why the last comparison refused the database; None if it did not."""
+        """Return the loss for which the last comparison refused the database; None if it did not refuse it."""
         return self._loss
 
     def check(self) -> Loss | None:
-        """Compare the whole database with the fence, and move the fence where the database is ahead.
+        """Compare the whole database with the fence, and update the fence where the database is ahead. Return the loss,
+        if there is one.
 
         If the database never had a fence, the fence is created.
 
@@ -139,7 +143,8 @@ class Fence:
             return self._loss
 
     def look(self) -> bool:
-        """Return whether all is well, by a comparison from the last few seconds. The beginning of a fault is logged."""
+        """Return whether the fence and the database agree, by a comparison from the last few seconds. The beginning of
+        a fault is logged."""
         try:
             loss = self.standing()
             if loss is not None and not self._is_logged:
@@ -152,7 +157,8 @@ class Fence:
             return False
 
     def standing(self) -> Loss | None:
-        """Return why the database is refused, by a comparison from the last few seconds; None if it is not refused.
+        """Return the loss for which the database is refused, by a comparison from the last few seconds; None if it is
+        not refused.
 
         Raises:
             Unfenced: the fence cannot be read or written.
@@ -163,19 +169,19 @@ class Fence:
         return self._loss
 
     def renew(self, kept: Kept) -> None:
-        """Replace the fence for the new life that begins after a loss."""
+        """Replace the content of the fence after a loss was acknowledged, when a new life of the ledger begins."""
         with self._lock, _failures_told():
             self.store.replace(kept)
         self.check()
 
     def begin(self) -> None:
-        """Compare everything before the first write session of a process."""
+        """Compare the whole database with the fence, before the first write session of a process."""
         _WATCHED.add(self._database.engine)
         if not self._is_compared:
             self.check()
 
     def before_commit(self, connection: Connection) -> list[Move]:
-        """Return the marks that the transaction is about to acknowledge.
+        """Return the changes of the chains that the transaction is about to acknowledge.
 
         Raises:
             Unfenced: the database is behind the fence; nothing may be added to it.
@@ -193,7 +199,7 @@ class Fence:
         return [Move(budget_id, base, heads[budget_id]) for budget_id, base in touched.items() if budget_id in heads]
 
     def after_commit(self, moves: Sequence[Move]) -> None:
-        """Move the fence to what was committed. Only then may the commit be acknowledged.
+        """Update the fence to the committed heads. The commit may be acknowledged only after this.
 
         Raises:
             Unfenced: the fence cannot be read or written. Sending the same command again makes another attempt.
@@ -217,8 +223,8 @@ class Fence:
             raise refusal(self._loss)
 
     def catch_up(self) -> None:
-        """Move the fence to everything that is committed. This comes before telling anybody what another process may
-        have written.
+        """Update the fence to everything that is committed. Call this before answering with data that another process
+        may have written.
 
         Raises:
             Unfenced: the database is behind, or the fence cannot be written.
@@ -228,9 +234,9 @@ class Fence:
             raise refusal(loss)
 
     def heads(self, ids: Collection[str]) -> Mapping[str, Head]:
-        """Move the fence to everything that is committed, and return its ends of these chains.
+        """Update the fence to everything that is committed, and return the heads that it then has for these chains.
 
-        A view of the database that begins afterwards has all entries up to these ends.
+        A database snapshot that is taken afterwards has all entries up to these heads.
 
         Raises:
             Unfenced: the database is behind, or the fence cannot be read or written.
@@ -247,9 +253,9 @@ class Fence:
             self.store.close()
 
     def _advance(self, moves: Sequence[Move]) -> bool:
-        """Move the fence; False unless it had the base of every chain."""
+        """Update the fence, and return whether it had the base of every chain."""
         with _failures_told():
-            # A chain without a base was never compared, and neither was one whose base is its new end.
+            # A chain without a base was never compared, and neither was a chain whose base equals its new head.
             if any(move.base in (None, move.head) for move in moves) or not self.store.advance(moves):
                 return False
         self._known |= {move.budget_id: move.head for move in moves}
@@ -261,14 +267,14 @@ class Fence:
         return base is not None and known is not None and (base.sequence < known.sequence or _differ(base, known))
 
     def _compare(self, ids: Collection[str] | None) -> Mapping[str, Head]:
-        """Compare some chains, or all, and move the fence where the database is ahead.
+        """Compare some chains, or all, with the fence, and update the fence where the database is ahead.
 
         Returns:
-            The ends that the fence has afterwards; none if the database is refused.
+            The heads that the fence has afterwards; empty if the database is refused.
         """
         try:
-            # The fence is read first: what is committed meanwhile puts the database ahead of the fence, and never
-            # behind it.
+            # The fence is read before the database. So a commit in between can only put the database ahead of the
+            # fence, never behind it.
             with _failures_told():
                 kept = self.store.read(ids)
         except DamagedFence:
@@ -291,7 +297,7 @@ class Fence:
         if loss is not None:
             return self._refuse(loss)
         if life is None:
-            # The process that made the fence stopped before it entered the first life.
+            # The process that created the fence stopped before it recorded the first life of the ledger.
             self._enter_first_life(kept.life)
         ahead = {each: head for each, head in heads.items() if kept.heads.get(each) != head}
         self._loss = self._loss if ids is not None else None
@@ -300,7 +306,7 @@ class Fence:
             with _failures_told():
                 is_moved = self.store.advance(moves)
             if not is_moved:
-                # Another process has moved the fence meanwhile, so these ends must be compared with its new ones.
+                # Another process has updated the fence meanwhile, so these chains must be compared with its new heads.
                 return {**kept.heads, **self._compare(ahead)}
         self._known |= heads
         return {**kept.heads, **ahead}
@@ -308,7 +314,7 @@ class Fence:
     def _without_fence(self, ledger_id: str, life: tuple[int, str] | None) -> Mapping[str, Head]:
         if life is not None:
             return self._refuse(Loss(Reason.NO_FENCE))
-        # The fence is made before the life is entered, because a database that has a life and no fence is refused.
+        # The fence is created before the life is recorded, because a database that has a life but no fence is refused.
         with _failures_told():
             self.store.create(Kept(ledger_id, secrets.token_hex(16)))
         return self._compare(None)
@@ -324,7 +330,7 @@ class Fence:
 
 
 def refusal(loss: Loss) -> Unfenced:
-    """Return the answer to every request while the database is refused."""
+    """Return the error that answers every request while the database is refused."""
     if loss.reason is Reason.OTHER_SCHEMA:
         detail = f"{loss.in_words()} Nothing is served. Ask a server of the other version."
         return Unfenced(503, "database_unavailable", detail, headers={"Retry-After": "5"})

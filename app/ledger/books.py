@@ -214,8 +214,8 @@ class Books:
         """Apply the entry.
 
         Returns:
-            A reservation that can no longer change, or a subject that the register has ended, if the entry leads to
-            one; it keeps nothing of it.
+            The reservation or the register's subject that the entry is about, if no later entry can change it. This
+            object then forgets it. Otherwise None.
 
         Raises:
             BadPlace: the ledger would not have written this entry.

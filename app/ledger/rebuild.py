@@ -59,7 +59,7 @@ class Chained(Protocol):
 
 @dataclass(frozen=True)
 class Link:
-    """Only the bytes and the hashes of an entry."""
+    """The bytes and the hashes of an entry, without its other columns."""
 
     canonical: bytes
     previous_hash: str

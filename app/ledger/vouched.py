@@ -1,12 +1,13 @@
-"""Entries that the fence vouches for, so that facts that decide a charge can be trusted before a run uses them.
+"""Read entries that the fence confirms, so that a run can trust the facts that decide its charge.
 
 Somebody who can write to the database can rewrite an entry together with its hash and the hashes of all later entries.
-But then the chain ends in another hash than the one in the fence. So a process reads a chain once, from its first entry
-to that end, and keeps the hash of each entry. Later it reads newer entries, and those that it needs: each must still
-have its hash. The fence never moves to an end that does not follow from the one before (`app.fence.marks.compare`).
+But then the last hash of the chain differs from the one in the fence. So a process reads a chain once, from its first
+entry to the head in the fence, and keeps the hash of each entry. Later it reads only newer entries and the old entries
+that it needs. Each old entry must still have the hash that the process kept. The fence never accepts a head that does
+not follow from the previous one (`app.fence.marks.compare`).
 
-Entries after the end that the fence has must continue it. Somebody who can write to the database can append such
-entries, too, in anybody's name; they stay in the books for everybody to see.
+Entries after the head in the fence must continue the chain. Somebody who can write to the database can append such
+entries, too, in anybody's name, but the entries then remain in the ledger for everybody to see.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _HASH_BYTES = 32
 
 
 def vouched_ends(context: Context, chain_ids: Collection[str]) -> Mapping[str, Head]:
-    """Return the ends of chains that the fence has. The register is begun first, so that it covers all rows.
+    """Return the heads that the fence has for these chains. Older rows are first entered in the register, so that it
+    covers all rows.
 
     Raises:
         Unfenced: the database is behind its fence, or the fence cannot be read or written.
@@ -56,7 +58,7 @@ def vouched_ends(context: Context, chain_ids: Collection[str]) -> Mapping[str, H
 
 
 class VouchedEntry(NamedTuple):
-    """An entry that is known to belong to its chain.
+    """An entry that was checked to belong to its chain.
 
     Attributes:
         record: What the entry says.
@@ -68,19 +70,19 @@ class VouchedEntry(NamedTuple):
 
 
 class Vouched:
-    """The entries that the fence vouches for, in the snapshot of one session.
+    """Reads the entries that the fence confirms, in the snapshot of one session.
 
     Args:
         session: A session on a fixed snapshot.
         database: The session's database, for which the process remembers what it has read.
-        ends: The ends of the requested chains, as the fence had them before the snapshot was taken.
+        ends: The heads of the requested chains that the fence had before the snapshot was taken.
     """
 
     def __init__(self, session: Session, database: Database, ends: Mapping[str, Head]) -> None:
         self._session, self._database, self._ends = session, database, ends
 
     def told(self, subject_id: str) -> Told | None:
-        """Return what the register says of a subject; None if it says nothing.
+        """Return a subject as the register's entries describe it; None if no entry is about it.
 
         Raises:
             BrokenChain: the register is not the one that the fence vouches for, or the service would not have made its
@@ -93,7 +95,8 @@ class Vouched:
             raise BrokenChain(about[-1].record.sequence, str(error)) from None
 
     def reservation(self, budget_id: str, reservation_id: str) -> tuple[History, Known | None]:
-        """Return a reservation as the entries of its budget describe it; None if no entry makes it.
+        """Return a budget and one of its reservations, as the budget's entries describe them; the latter is None if no
+        entry created it.
 
         Returns:
             The budget as its first entry describes it, and the reservation.
@@ -111,7 +114,7 @@ class Vouched:
         return history, Known(history.reservations[reservation_id], made.sequence, made.principal_id)
 
     def _entries(self, chain_id: str, about: str) -> list[VouchedEntry]:
-        """Return the entries of a chain about a subject, oldest first."""
+        """Return the entries of a chain about a subject or reservation, oldest first."""
         with _LOCK:
             chain, behind = self._read(chain_id)
             found = [*self._again(chain_id, chain, chain.places(about)), *behind]
@@ -123,7 +126,7 @@ class Vouched:
             return self._again(chain_id, chain, [1])[0]
 
     def _read(self, chain_id: str) -> tuple[_Chain, list[VouchedEntry]]:
-        """Return the chain up to the end that the fence has, and the entries after it."""
+        """Return the chain up to the head in the fence, and the entries after that head."""
         end = self._ends.get(chain_id)
         if end is None:
             raise BrokenChain(1, "the fence has no record of this chain")
@@ -141,7 +144,8 @@ class Vouched:
         return known, behind
 
     def _read_on(self, chain_id: str, known: _Chain, end: Head) -> list[VouchedEntry]:
-        """Read what a chain has after the known part, and extend the known part if everything is right."""
+        """Read the entries after the known part of a chain, and add those up to the fence's head to the known part if
+        they are right."""
         more, behind = _Chain(), []
         place, hashed = len(known), known.hash_at(len(known))
         for row in self._rows(chain_id, place):
@@ -170,7 +174,7 @@ class Vouched:
             after += len(batch)
 
     def _again(self, chain_id: str, chain: _Chain, places: Collection[int]) -> list[VouchedEntry]:
-        """Read entries again that were read before."""
+        """Read the entries with these sequence numbers again, and check that each still has its hash."""
         if not places:
             return []
         sequence = ENTRIES.c.sequence
@@ -187,7 +191,7 @@ class Vouched:
 
 
 class _Chain:
-    """The entries of a chain up to an end that the fence had, 40 bytes for each."""
+    """The hashes of a chain's entries up to a head that the fence had, in about 40 bytes for each entry."""
 
     def __init__(self) -> None:
         self._hashes, self._subjects = bytearray(), array("q")
@@ -206,12 +210,12 @@ class _Chain:
         self._subjects.extend(more._subjects)
 
     def hash_at(self, place: int) -> str:
-        """Return the hash of the entry with a sequence; the hash before the first for 0."""
+        """Return the hash of the entry with this sequence number; for 0, the hash that precedes the first entry."""
         end = place * _HASH_BYTES
         return self._hashes[end - _HASH_BYTES : end].hex() if place else GENESIS
 
     def places(self, about: str) -> list[int]:
-        """Return the sequences of the entries about a subject, perhaps with a few others."""
+        """Return the sequence numbers of the entries about a subject, possibly with a few unrelated ones."""
         subjects = np.frombuffer(self._subjects, dtype=np.int64)
         return [int(place) + 1 for place in np.flatnonzero(subjects == hash(about))]
 
