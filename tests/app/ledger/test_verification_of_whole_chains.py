@@ -178,7 +178,7 @@ FORGERIES: list[tuple[str, str, Change, str]] = [
     ("large", "reserve", lambda entry: entry.update(surprise="2"), "its bytes are not an entry"),
     ("large", "reserve", lambda entry: entry.update(sequence="7"), "the entry says that it is entry 7"),
     ("large", "reserve", lambda entry: entry.update(kind="create"), "the first entry of a budget, and no other entry"),
-    ("large", "reserve", lambda entry: entry.update(reservation_id=None), "column reservation_id beside its bytes"),
+    ("large", "reserve", lambda entry: entry.update(reservation_id=None), "the column reservation_id differs"),
     (
         "spent",
         "start",
@@ -191,7 +191,7 @@ FORGERIES: list[tuple[str, str, Change, str]] = [
         lambda entry: entry.update(refers_to="f" * 64),
         "the entry does not refer to the entry that made",
     ),
-    ("spent", "start", lambda entry: entry.pop("refers_to"), "the column mechanisms beside its bytes"),
+    ("spent", "start", lambda entry: entry.pop("refers_to"), "the column mechanisms differs"),
     (
         "large",
         "reserve",
