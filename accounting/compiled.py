@@ -73,7 +73,7 @@ class _Uncompiled:
 def _load() -> None:
     """Hand every waiting function to numba, which finds the functions that it calls by their names in its module."""
     with _lock:
-        # Intel's vector functions round differently, so they are not used.
+        # Intel's vector functions round differently, so they are off unless the environment says otherwise.
         os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
         import numba  # noqa: PLC0415 -- a sixth of a second, which many processes never need
 
