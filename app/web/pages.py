@@ -1,4 +1,4 @@
-"""Pages and pictures that the service makes. Each contains everything that it needs; its policy allows only showing it."""
+"""Pages and pictures that the service makes. Each contains everything that it needs, and is only there to be shown."""
 
 from __future__ import annotations
 
