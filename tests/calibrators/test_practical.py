@@ -195,7 +195,7 @@ def test_a_theorem_without_its_constants_has_no_choice_and_the_answer_names_them
     beside = {choice.name: choice for choice in chosen(name).choices}
     for member in ("gradient_bound", "hyperparameters.step_size"):
         assert beside[member].theorem is None
-        assert "initial_gap, generalized_smoothness_l0 and deviation_tau0, but neither" in beside[member].theorem_reason
+        assert "initial_gap, generalized_smoothness_l0 and deviation_tau0, but not all" in beside[member].theorem_reason
     assert beside["iterations"].theorem_reason == LEFT_OPEN
     assert "are not known" in (chosen(name).theorem_note or "")
 

@@ -173,7 +173,7 @@ FORGERIES: list[tuple[str, str, Change, str]] = [
         lambda entry: entry.update(amounts=["1", "2"]),
         "the entry's amounts are not amounts of the budget's",
     ),
-    ("large", "reserve", lambda entry: entry["details"].pop("run_id"), "does not have the fields of a reserve (KeyError)"),
+    ("large", "reserve", lambda entry: entry["details"].pop("run_id"), "have the fields of a reserve (KeyError)"),
     ("large", "reserve", lambda entry: entry.update(v="3"), "bytes are not an entry"),
     ("large", "reserve", lambda entry: entry.update(surprise="2"), "bytes are not an entry"),
     ("large", "reserve", lambda entry: entry.update(sequence="7"), "the entry says that it is entry 7"),
