@@ -22,7 +22,7 @@ Epsilon = Annotated[float, Real(0.0, 1e6)]
 
 
 class Mechanism(Described):
-    """What is released in one step; a frozen dataclass whose fields are its JSON.
+    """The base of all mechanisms: what one step releases. It is a frozen dataclass whose fields are its JSON.
 
     How it is accounted is in `accounting.losses`, in the file of the same name.
 

@@ -1,4 +1,4 @@
-"""What every command does first: it reads settings, opens the database, and names missing requirements in one line."""
+"""This module sets up every command: it reads settings, opens the database, and names what is missing in one line."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class _LastValid(Collector):
 
 
 class Evaluated:
-    """What a timed block reports: the evaluator of the last value, and the number of values."""
+    """The report of a timed block: the evaluator of its last value, and the number of its values."""
 
     evaluator: str = ""
     values: int = 1

@@ -16,7 +16,7 @@ from app.tables.states import ENDED, IN_PROGRESS, RunState, Select
 
 @dataclass(frozen=True)
 class Lease:
-    """What others see of a worker that holds a run: the number of its claim and the counter of its heartbeats."""
+    """The signs of life of a worker that holds a run: the number of its claim and the counter of its heartbeats."""
 
     run_id: str
     worker_id: str

@@ -383,7 +383,7 @@ def test_nothing_is_fused_in_a_compiled_loop() -> None:
 
 
 def _product_error(a: float, b: float) -> float:
-    """What a product's rounding leaves out, as a float."""
+    """Return the rounding error of a product, as a float."""
     return float(Fraction(float(a)) * Fraction(float(b)) - Fraction(float(a) * float(b)))
 
 

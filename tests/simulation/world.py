@@ -300,7 +300,7 @@ class _Groups:
 
 @dataclass
 class Report:
-    """What a world was, in numbers."""
+    """The figures of a world that has ended."""
 
     commands: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -493,7 +493,7 @@ class World:
             self._hear(task.about, value)
 
     def _hear(self, asked: Asked, value: Any) -> None:
-        """What the client does with what it hears, or does not hear."""
+        """Handle the answer to a request, or its absence."""
         is_answer = isinstance(value, Answer)
         if isinstance(value, Problem) and value.code == "quota_exceeded":
             if asked.key in self.recorded:
@@ -718,7 +718,7 @@ class World:
                     self.to_tell[f"whk_{level}", _TOLD[command.kind], about, request_id, word] += 1
 
     def exceeds(self, transaction: Any, denial: Any, path: Any) -> bool:
-        """Whether holds are due that stand in the way of a reservation that is denied under its locks."""
+        """Return whether expired holds prevent a reservation that is denied under its locks."""
         for level in path:
             if self.model.used[level.id] * UNIT != level.used[0] and len(transaction._entries) == 0:
                 raise Fault(

@@ -21,7 +21,7 @@ PRIORS = (0.9, 0.1)
 
 
 def contribution(model: Model, label: int, bound: GradientBound) -> np.ndarray:
-    """What one long record of a class adds to the sum, over the bound."""
+    """Return what one long record of a class adds to the sum, divided by the bound."""
     features = np.array([[3.0, -4.0]])
     records = prepare(model, features, np.array([label]), "float64", 1, random_streams(0).slots)
     grid = grid_for(1.0, model.num_parameters, "float64", 1)

@@ -95,7 +95,7 @@ def test_a_run_is_the_hosts_but_for_rounding_and_repeats_bit_by_bit(device: str,
 @pytest.mark.gpu
 @every_dtype
 def test_every_algorithm_runs_on_a_gpu(dtype: str) -> None:
-    """As with any array library (`tests.conformance.trainers.test_repetition`)."""
+    """This is as with any array library (`tests.conformance.trainers.test_repetition`)."""
     there = cuda()
     for name, plan in (case.values for case in plans()):
         own, (features, labels) = replace(plan, dtype=dtype), records_of(plan)
@@ -179,7 +179,7 @@ print(faults_of(cupy))
 
 @pytest.mark.gpu
 def test_a_gpu_that_takes_fewer_digits_is_noticed() -> None:
-    """In a process that CUDA's libraries are told otherwise in."""
+    """The test runs in a process in which CUDA's libraries have other settings."""
     cuda()
     told = {"NVIDIA_TF32_OVERRIDE": "1", "CUPY_TF32": "1"}
     command = [sys.executable, "-c", FEWER_DIGITS]
@@ -203,7 +203,7 @@ def test_fewer_digits_are_not_to_be_had_even_where_they_are_asked_for() -> None:
 
 
 class Stub(SimpleNamespace):
-    """As much of CuPy as is asked before its arithmetic."""
+    """A stand-in with the part of CuPy that is used before any arithmetic."""
 
 
 def absent() -> Any:

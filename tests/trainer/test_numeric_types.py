@@ -1,4 +1,4 @@
-"""Which numeric type a plan is carried out in: what is asked for, else float32 unless there is a reason against it."""
+"""A plan is carried out in the requested numeric type, or in float32 unless there is a reason against it."""
 
 from __future__ import annotations
 

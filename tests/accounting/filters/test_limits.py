@@ -90,7 +90,7 @@ def test_a_child_shares_kind_and_price_terms_and_nothing_else(budget: PrivacyFil
 
 @by_kind
 def test_amounts_of_a_child_are_amounts_of_its_parent(budget: PrivacyFilter) -> None:
-    """Of one length and one unit, so that a charge may be added at every level."""
+    """All amounts have the same length and unit, so a charge can be added at every level."""
     child = budget.with_limit({})
     assert len(child.zero) == len(budget.caps)
     assert child.price_terms == budget.price_terms

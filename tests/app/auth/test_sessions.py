@@ -50,7 +50,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def context(sqlite_databases: DatabaseFactory, tmp_path: Path, clock: Clock) -> Iterator[Context]:
-    """On SQLite alone: nothing here differs between the engines."""
+    """Yield a context on SQLite, because nothing here differs between the engines."""
     database = Database(sqlite_databases.migrated())
     settings = Settings(
         data_dir=tmp_path / "data", database_url=database.url, workers=0, failed_authentications_per_minute=FAILURES
@@ -77,7 +77,7 @@ def sign_in(browser: TestClient, token: str, **form: str) -> Any:
 
 
 def shows(browser: TestClient, cookie: str, name: str = COOKIE_OF_HTTPS, page: str = PAGE) -> int:
-    """What a page answers to a cookie."""
+    """Return the status with which a page answers a cookie."""
     browser.cookies.clear()
     status: int = browser.get(page, headers={"Cookie": f"{name}={cookie}"}).status_code
     return status

@@ -19,7 +19,7 @@ __all__ = ["home", "home_of"]
 
 @pytest.fixture
 def databases(sqlite_databases: DatabaseFactory) -> DatabaseFactory:
-    """What commands say is the same on both."""
+    """Use SQLite alone, because the commands print the same on both engines."""
     return sqlite_databases
 
 

@@ -56,7 +56,7 @@ def names(page: str) -> set[str]:
 
 
 def marked(page: str) -> dict[str, str]:
-    """What is said at the fields with faults."""
+    """Return the text at each field that has a fault."""
     document = Document(page)
     assert document.faults == []
     fields = [each.attributes for each in document.elements if each.attributes.get("aria-invalid") == "true"]

@@ -524,7 +524,7 @@ def test_a_sweep_that_has_ended_makes_no_trial(service: Service, draws: Draws, i
 
 @pytest.mark.thorough  # test_the_register_begins_with_what_was_there is shorter
 def test_what_the_register_did_not_have_yet_is_entered_with_the_next_entry(service: Service) -> None:
-    """As in a database whose register is older than sweeps in it."""
+    """Build a database whose register is older than its sweeps."""
     sweeps = Sweeps(service.client, service.context)
     ended = sweeps.paid(**BEST | {"trials": {"kind": "poisson", "expected_trials": 0.5}})
     sweeps.work_all()

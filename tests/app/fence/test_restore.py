@@ -281,7 +281,7 @@ TERMS = {"neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp",
 
 
 def is_fenced(place: Place) -> bool:
-    """Whether the fence has the ends of all chains."""
+    """Return whether the fence has the last entries of all chains."""
     store = FileStore(place.file)
     kept = store.read()
     store.close()

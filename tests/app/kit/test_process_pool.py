@@ -62,7 +62,7 @@ def nap(seconds: float) -> int:
 
 
 def is_alive(process: int) -> bool:
-    """Whether the process is there at all, as a zombie too."""
+    """Return whether the process exists, even as a zombie."""
     return Path(f"/proc/{process}").exists()
 
 

@@ -44,7 +44,7 @@ def ok(settings: Settings, *arguments: str) -> str:
 
 
 def refused(settings: Settings, *arguments: str) -> str:
-    """What is printed in one line, with status 1."""
+    """Return the one line that a failing command prints, with status 1."""
     result = run(settings, *arguments)
     assert (result.exit_code, result.output.count("\n")) == (1, 1), result.output
     return result.output
@@ -288,7 +288,7 @@ def test_a_part_that_is_committed_meanwhile_is_priced_as_a_part(
 
 
 def test_a_part_that_paid_for_the_whole_is_priced_as_the_whole(api: Api, context: Context) -> None:
-    """In an approximate_dp budget, where a part that was chosen by looking is not worth its own price."""
+    """This is an approximate_dp budget, in which a part that was chosen after looking does not cost its own price."""
     budget = api.budget({"kind": "approximate_dp", "epsilon": 20, "delta": 1e-4})["id"]
     whole = (Event(Gaussian(1.0), Poisson(0.1), count=100),)
     part = Commit((Event(Gaussian(1.0), Poisson(0.1), count=1),))

@@ -98,7 +98,7 @@ def test_an_export_is_verified_by_itself(file: Path, context: Context) -> None:
 
 @on_one_engine
 def test_verification_of_an_export_needs_no_database(file: Path) -> None:
-    """In a process of its own: nothing of the database, of the settings or of the web is imported."""
+    """A separate process verifies the file, and imports nothing of the database, the settings or the web."""
     source = (
         "import sys; from pathlib import Path; from app.ledger.export_verification import verify_export\n"
         "print(verify_export(Path(sys.argv[1])).in_words())\n"

@@ -118,7 +118,7 @@ def naive_subproof(m: int, start: int, end: int, b: bool) -> list[bytes]:
 
 
 class Kept:
-    """What is kept of a tree of all leaves: the leaves, and the nodes of the levels above."""
+    """Return the stored nodes of a tree: the leaves, and the nodes of the levels above."""
 
     def __init__(self, leaves: Sequence[bytes]) -> None:
         self.tree = Frontier()

@@ -288,7 +288,7 @@ def test_an_entry_with_a_hash_that_fits_is_found_out_by_the_next(root: dict[str,
 
 
 def test_a_parents_limit_is_looked_at_too(client: TestClient, database: Database) -> None:
-    """What fits a budget by itself, and not the one above it."""
+    """The forged charge fits its own budget, but not the budget above it."""
     api = Api(client)
     parent = api.budget({"kind": "zcdp", "rho": "0.5"})
     child = api.child(parent, {"kind": "zcdp", "rho": "5"})

@@ -20,7 +20,7 @@ from tests.databases import DatabaseFactory
 
 @pytest.fixture
 def context(sqlite_databases: DatabaseFactory, tmp_path: Path) -> Iterator[Context]:
-    """On SQLite alone: nothing here differs between the engines."""
+    """Yield a context on SQLite, because nothing here differs between the engines."""
     database = Database(sqlite_databases.migrated())
     yield fenced_context(Settings(data_dir=tmp_path / "data", database_url=database.url, workers=0), database)
     database.dispose()

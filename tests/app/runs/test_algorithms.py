@@ -108,7 +108,7 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 def choice_of(algorithm: str) -> dict[str, Any]:
-    """What a run of the algorithm is asked for: the quick choice above, or else that of its record's first example."""
+    """Return the request for a run: the quick choice above, or else the first example in the algorithm's record."""
     own = next(iter(EXECUTIONS[algorithm].requests.values())).body
     left_out = ("dataset_id", "target", "neighboring_relation")
     return QUICK.get(algorithm, {name: value for name, value in own.items() if name not in left_out})
@@ -172,7 +172,7 @@ def request_for(algorithm: str, target: str | None = None, **changes: Any) -> di
 
 
 def calibrated(quick: Any, request: dict[str, Any], run: dict[str, Any], dimension: int) -> dict[str, Any]:
-    """What `/v1/calibrate` answers to the request with its data set's size and the constants that the run derived."""
+    """Return the answer of `/v1/calibrate` to the request with the data set's size and the run's constants."""
     names = ("algorithm", "iterations", "batch_size", "sampling", "neighboring_relation", "gradient_bound", "domain")
     names = (*names, "penalty", "hyperparameters", "target", "correlation")
     body = {name: request[name] for name in names if request.get(name, ...) is not ...}
@@ -263,7 +263,7 @@ def test_the_papers_own_relation_is_meant_where_none_is_named(quick, algorithm):
 @pytest.mark.parametrize("algorithm", [name if name in ("dp_sgd", "tree_sfw_l1") else soak(name) for name in CHOICES])
 @pytest.mark.one_in(3)
 def test_seeded_runs_repeat_and_unseeded_ones_do_not(quick, algorithm):
-    """Of the service, whatever the algorithm; that each trainer repeats is a conformance test of its own."""
+    """This is about the service, for any algorithm. A conformance test shows that each trainer repeats."""
 
     def parameters(**changes: Any) -> Any:
         return quick.model(quick.trained(**request_for(algorithm, **changes)))["parameters"]

@@ -43,7 +43,7 @@ HOSTILE = (
 
 
 class Page(HTMLParser):
-    """What a browser would make of a page: its elements with their attributes, and its text."""
+    """A page as a browser reads it: its elements with their attributes, and its text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ def check_every_fact_is_shown(card: dict[str, Any], markdown: str, page: Page) -
 
 
 def audited(service, run: dict[str, Any]) -> None:
-    """What an audit of the run leaves behind; the attack itself takes seconds."""
+    """Store the row of an audit without the attack itself, which takes seconds."""
     finding = {
         "design": "orthogonal",
         "method": "guesses",

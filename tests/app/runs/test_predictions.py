@@ -30,7 +30,7 @@ def run(quick):
 
 
 def predict(service, run, body):
-    """Without an idempotency key."""
+    """Post rows without an idempotency key."""
     return service.client.post(f"/v1/runs/{run['id']}/predictions", json=body)
 
 

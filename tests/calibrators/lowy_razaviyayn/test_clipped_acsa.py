@@ -93,7 +93,7 @@ def test_the_worked_terms_of_the_number_of_steps_and_of_the_error():
     ("sharp", "steps", "clip", "least"), [(True, 9, 29.088, 0.441609), (False, 7, 60.17, 0.798254)]
 )
 def test_the_worked_least_certificates(sharp, steps, clip, least):
-    """Of the closed form over T and C: with the sharp constants of the oracle, and with the printed bias."""
+    """The least closed form over T and C is known for the oracle's sharp constants and for the printed bias."""
     problem = ConvexSmoothProblem(1.0, 2.0, 20, Moments(2.0, 3.0))
 
     def certificate(last: int, threshold: float) -> float:

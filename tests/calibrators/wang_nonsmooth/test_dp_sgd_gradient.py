@@ -251,7 +251,7 @@ def test_the_callers_step_size_goes_into_the_plan_and_the_bounds_are_of_it():
     ],
 )
 def test_the_step_size_uses_the_certified_half_of_the_target_that_was_open(changes, pair):
-    """In so many dimensions that the privacy term of A is the larger."""
+    """There are so many dimensions that the privacy term of A is the larger one."""
     found = full(**changes, dimension=10**7)
     target = ApproximateDpTarget(found.value, 1e-6) if pair == "epsilon" else ApproximateDpTarget(1.0, found.value)
     closed = full(target=target, dimension=10**7)

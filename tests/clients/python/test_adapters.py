@@ -20,7 +20,7 @@ TRAINING = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEve
 
 
 class Accountant:
-    """What the adapter asks of an accountant of Opacus; the real ones are in the adapters' own tests."""
+    """A stand-in for an Opacus accountant, with only what the adapter uses. The adapters' tests use real ones."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"mechanism": "rdp", "history": [(4.0, 0.1, 50)]}

@@ -331,7 +331,7 @@ def test_a_step_that_is_being_taken_is_counted_by_a_commit_of_another_thread(
         return commit(reservation, events=events, give_up_tail=give_up_tail)
 
     def interrupted() -> Reservation:
-        """As between the answer to the start and the count."""
+        """Commit in another thread between the answer to the start and the count."""
         started = start()
         other.start()
         # In vain, since the commit waits for this step; one that did not would be asked for at once.

@@ -54,7 +54,7 @@ def test_what_nobody_can_see_is_warned_of(batches: Any, kind: str) -> None:
 
 
 def test_a_loader_that_shuffles_is_refused_where_a_record_must_keep_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With classes that stand for PyTorch's; the real ones are in the adapters' tests."""
+    """The classes here are stand-ins for PyTorch's. The adapters' tests use the real ones."""
 
     class SequentialSampler:
         pass

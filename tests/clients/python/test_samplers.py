@@ -89,7 +89,7 @@ def test_poisson_inclusions_are_independent_and_as_likely_as_charged() -> None:
 def test_a_coin_is_a_multiple_of_2_to_the_minus_53_below_the_charged_probability(
     monkeypatch: pytest.MonkeyPatch, probability: float
 ) -> None:
-    """Of variates on both sides of the threshold, the first and the last one."""
+    """The variates are the first and the last one on each side of the threshold."""
     threshold = math.floor(probability * 2**53)
     variates = [0, max(threshold - 1, 0), min(threshold, 2**53 - 1), 2**53 - 1]
     sampler = Poisson(4, 1, sampling_probability=probability)
@@ -131,7 +131,7 @@ def test_a_permutation_that_is_dealt_out_is_caught() -> None:
 
 
 def test_records_draw_a_step_of_every_block() -> None:
-    """Of every 15 steps blocks of 3, 4, 4 and 4, which begin at floor(15 b / 4), with each record once in each."""
+    """Every 15 steps form blocks of 3, 4, 4 and 4, which begin at floor(15 b / 4). Each has every record once."""
     taken = taken_by(BLOCKS).reshape(-1, 15, RECORDS)
     starts = [0, 3, 7, 11, 15]
     for start, end in itertools.pairwise(starts):
@@ -207,7 +207,7 @@ def test_a_cut_batch_is_a_uniform_subset_of_the_poisson_batch() -> None:
 
 
 def test_empty_slots_take_places_in_a_batch() -> None:
-    """With 50 records in 60 slots: the batches of 60 records, without the last 10; one record more moves nobody."""
+    """The batches of 50 records in 60 slots are those of 60 records without the last 10. One more moves none."""
     cut, few = taken_by(CUT), taken_by(SLOTS)
     assert np.array_equal(few, cut[:, :50])
     assert (few.sum(axis=1) < np.minimum(taken_by(POISSON)[:, :50].sum(axis=1), 9)).any()

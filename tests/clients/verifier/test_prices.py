@@ -44,6 +44,7 @@ def assert_refused(price: Price, given: list[Node], said: str) -> None:
 def test_chords_below_a_tangent_are_accepted() -> None:
     PRICE.require_chords(nodes(EPSILONS, BELOW))
     PRICE.require_chords(nodes([0.0], [0.0009]))
+    assert_refused(PRICE, nodes([0.0], [1.0]), "at most the stated failure")
 
 
 @pytest.mark.parametrize("at", range(len(EPSILONS) - 1))

@@ -54,7 +54,7 @@ def data(classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass
 class Watched:
-    """Of each step: the sum in whole steps, the normal numbers, and the noisy sum, all before the unit."""
+    """The sum in whole steps, the normal numbers and the noisy sum of each step, all before the unit is applied."""
 
     sums: list[np.ndarray] = field(default_factory=list)
     normals: list[np.ndarray] = field(default_factory=list)

@@ -109,7 +109,7 @@ def test_one_record_moves_one_node_by_at_most_what_was_charged(relation: Neighbo
 
 
 def test_a_prefix_is_the_sum_of_as_many_nodes_as_it_has_digits_and_a_change_in_few() -> None:
-    """With noise that says whose it is, and changes that do."""
+    """The noise and the changes are marked, so that each can be recognised in the result."""
     steps, tree = 13, PrefixTree(SUMS)
     tree.start(np.zeros(2 * steps))
     parts = np.zeros((steps, steps))  # which changes are in the node that step t completes
@@ -166,7 +166,7 @@ def test_models_whose_gradients_do_not_factorise_are_refused() -> None:
 
 @pytest.mark.parametrize("estimator", ["sums", "prefix_tree", "momentum"])
 def test_without_records_the_noise_alone_leads(estimator: str) -> None:
-    """Of each step's scale, and of the planned order."""
+    """The noise of each step has the step's scale and the planned order."""
     phase = replace(SUMS, estimator=estimator, noise_order=3.0, first_scale=0.2, scale=0.7, batch=1)
     name = "noisy_sfw_nonconvex_lp" if estimator == "momentum" else "noisy_sfw_lp"
     streams = RecordingStreams(2)

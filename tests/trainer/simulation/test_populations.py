@@ -47,7 +47,7 @@ def norms(rows: np.ndarray, order: float) -> np.ndarray:
 
 @every_law
 def test_constants_hold(kind: str, norm_order: float, fit_intercept: bool) -> None:
-    """Of gradients at the points of the ball, and of their changes between them, in the dual norm."""
+    """The constants bound gradients at points of the ball, and their changes between points, in the dual norm."""
     rows, random = law(kind, norm_order, fit_intercept), np.random.default_rng(2)
     features, labels = rows.draw(2000, random)
     features, constants = inputs(rows, features), WITH_INTERCEPT if fit_intercept else CONSTANTS

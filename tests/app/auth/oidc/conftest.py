@@ -61,7 +61,7 @@ def configure(provider: FaultyProvider, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def context(sqlite_databases: DatabaseFactory, tmp_path: Path, configure: Callable[..., Path]) -> Iterator[Context]:
-    """On SQLite alone: nothing here differs between the engines, but for the row that two make at once."""
+    """Yield a context on SQLite. Only the row that two requests create at once differs between the engines."""
     database = Database(sqlite_databases.migrated())
     settings = Settings(
         data_dir=tmp_path / "data",

@@ -78,7 +78,7 @@ def test_nothing_is_allowed_to_whoever_no_right_names(
 
 
 def test_a_subject_is_no_group(stranger: TestClient, provider: FaultyProvider) -> None:
-    refusal(stranger, provider.token(sub="analysts", groups=["robot-1"]), 403, "no_rights")
+    assert "groups" in refusal(stranger, provider.token(sub="analysts", groups=["robot-1"]), 403, "no_rights")
 
 
 def test_a_token_that_is_not_right_is_refused_with_the_reason(stranger: TestClient, provider: FaultyProvider) -> None:
@@ -162,7 +162,7 @@ def test_a_key_set_with_shared_secrets_or_keys_for_encryption_signs_nothing(
     }
     refusal(stranger, jwt.encode(provider.claims(), b"s" * 32, "HS256", {"kid": "one"}))
     for key_id in ("two", "three", "four"):
-        refusal(stranger, jwt.encode(provider.claims(), own, "RS256", {"kid": key_id}))
+        assert "signed" in refusal(stranger, jwt.encode(provider.claims(), own, "RS256", {"kid": key_id}))
 
 
 def test_a_token_without_a_key_id_needs_a_provider_with_one_key(

@@ -38,7 +38,7 @@ def browser(connect: ConnectAs) -> TestClient:
 
 
 def led_to(browser: TestClient, address: str = START) -> str:
-    """Where the browser is sent to sign in."""
+    """Return the address to which the browser is sent to sign in."""
     answer = browser.get(address)
     assert answer.status_code == 303, answer.text
     return str(answer.headers["location"])
