@@ -11,6 +11,7 @@ from accounting.accountant import epsilon_for_delta
 from accounting.errors import InvalidValue, Unreachable, Unsupported
 from accounting.events import Event, Gaussian
 from accounting.group_targets import GroupDpTarget
+from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 from accounting.targets import (
     AdvantageTarget,
@@ -66,6 +67,21 @@ def test_together_they_meet_the_target(target, sampling: str) -> None:
     training = Draft("dp_sgd", spec_of(target, sampling=sampling), None, UNKNOWN_OBJECTIVE).calibrate()
     assert 1.0 < found.value / training.value < 1.08
     assert found.choices[-1].name == "evaluation.noise_multiplier"
+
+
+class Dearer(ZcdpTarget):
+    """A target under which events of several kinds cost a little more than their sum, which the first guess misses."""
+
+    def assess(self, events, relation, *, quick=False):
+        answer = ZcdpTarget.assess(self, events, relation, quick=quick)
+        upper = answer.value.upper * (1.0 if len(events) == 1 else 1.012)
+        return replace(answer, value=Interval(answer.value.lower, upper, upper))
+
+
+def test_a_first_guess_that_costs_too_much_is_not_taken() -> None:
+    target = Dearer(0.2)
+    found = EvaluatedRun("dp_sgd", spec_of(target, sampling="full_batch"), None, UNKNOWN_OBJECTIVE).calibrate()
+    assert target.assess(found.plan.events, RELATION).value.upper <= target.limit
 
 
 def test_the_default_is_a_share_in_squares_of_mu() -> None:

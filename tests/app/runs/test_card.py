@@ -18,7 +18,13 @@ from markdown_it import MarkdownIt
 from sqlalchemy import text
 
 from accounting.canonical import sha256_hex
-from app.algorithms.targets import AchievedMuBody, AchievedPureBody
+from app.algorithms.targets import (
+    AchievedAdvantageBody,
+    AchievedBayesRiskBody,
+    AchievedMuBody,
+    AchievedPureBody,
+    AchievedTprBody,
+)
 from app.kit.negotiation import preferred
 from app.ledger.checkpoints import VerifierKey
 from app.ledger.proofs import check_proof
@@ -26,8 +32,10 @@ from app.runs import report as reports
 from app.runs.card_parts import LISTED_NUMBERS
 from app.runs.card_summary import most_right
 from app.runs.executors import local
+from app.runs.guarantee import bounds_of
 from app.runs.report_schemas import PrivacyReport
 from app.tables.runs import Audit
+from app.wire.answers import IntervalBody
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import COLUMNS, ROWS
 from tests.databases import on_one_engine
@@ -430,6 +438,22 @@ def test_a_public_run_has_no_books_and_says_that_its_rows_are_public(service):
     assert {"field": "dp_variant.variant_name", "value": "Custom"} in card["registry"]
     check_every_fact_is_shown(card, markdown, page)
     assert "The run has no budget: nothing was charged." in page.text
+
+
+def test_a_wide_interval_is_stated_by_its_safe_end() -> None:
+    """The lower end bounds the risk of attackers, the upper end everything else."""
+    wide = IntervalBody(lower=0.2, estimate=0.3, upper=0.4)
+    how: dict[str, Any] = {"method": "closed_form", "error_budget": {}}
+    stated = [
+        str(bounds_of(each)[0])
+        for each in (
+            AchievedBayesRiskBody(prior=0.5, bayes_risk=wide, **how),
+            AchievedAdvantageBody(advantage=wide, **how),
+            AchievedTprBody(fpr=0.1, tpr=wide, **how),
+        )
+    ]
+    assert stated == ["at least 0.2", "at most 0.4", "at most 0.4"]
+    assert most_right(AchievedBayesRiskBody(prior=0.5, bayes_risk=wide, **how)) == 0.8
 
 
 @pytest.mark.parametrize(
